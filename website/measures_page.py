@@ -28,7 +28,7 @@ How to read the measures:
   swap leaves the other fields unchanged, so that a risk that comes from them remains.
 - A measure on a sample compares the sampled rows with each other only. With fewer rows to be mistaken for,
   `pscr` and `record_linkage` are higher, and `dcr` is larger, than on all rows. Compare values of equal
-  samples.
+  samples. The ranges and medians that scale distances and clusters are those of all rows of the source.
 - `interval_sd` counts a row if every field is within its interval, as `dRisk` of sdcMicro 5.5.2 and later
   does. Earlier versions allow one field of a row to be outside, and print a larger share.
 - `distortion` covers all measured fields of numbers, changed or not, so that services can be compared.
@@ -47,9 +47,17 @@ How to read the measures:
   there, both training and test rows are released ones. The interval allows for splits that share rows. A
   tree is grown on at most 4,096 draws, so that both values are slightly lower than those of a forest that
   uses more rows. The
-  interval of `clustering_error` covers the starts of k-means, and that of `query_error` the choice of
+  interval of `clustering_error` covers the starts of k-means, and those of `query_error` the choice of
   queries. No interval covers the swap's own seed or the sample of rows: `candidates` shows the values of
   other seeds.
+- Read the median and the quartiles of `query_error`. An error is divided by the true average, so that one
+  query whose true average is near 0 decides the mean: on one public table it was 0.2 to 126 with 120 seeds
+  of the queries. The mean has no interval, because none of 1,000 queries covers it. The median is 0 if a run
+  changes neither field of half of the queries.
+- Compare `relations_kept` with its `chance`, which is 1/2 only if the released values have no ties: for a
+  field of few values, or of mostly one value, it is far lower. A tie keeps no relation, although definition 2
+  of the source allows equal distances: a release that makes a field constant would keep all of them. A
+  LOCALITY run reports its own constraints, without `chance`.
 - `total_correlation` and `r_squared` are best near the source's value. A release with more of either has
   relations that the source does not have, which is as wrong as having lost some: `change` ranks releases.
 - `entropy_increase` is a measure of risk in its source: the more uncertain the released values, the better.
@@ -117,6 +125,8 @@ Types and missing values:
 - Integers of any two widths compare exactly. If one of two numeric types is a float or a decimal, values of
   both compare as the nearest float64. An integer beyond 2**53 that LOCALITY or PABIDOT made float64 thus
   counts as unchanged if it lost only digits that no float64 has.
+- A measure of squares or sums that float64 cannot represent is left out: those of numbers from about 1e154
+  on.
 - A field that the release makes constant or missing has lost its correlations: they count as 0.
 - Categories with over 20 values, and more values than a tenth of the rows, identify rows: they explain
   nothing and are associated with nothing.

@@ -531,9 +531,8 @@ class QueryErrors(ResponseModel):
 
 
 class QueryErrorIntervals(ResponseModel):
-    """Intervals of the relative errors."""
+    """Intervals of the quartiles. The mean has none, because single queries decide it."""
 
-    mean: Interval
     q25: Interval
     median: Interval
     q75: Interval
@@ -544,8 +543,8 @@ class QueryError(MeasureFigure):
 
     value: QueryErrors
     interval: QueryErrorIntervals
-    draws: int
-    """Number of draws of the queries."""
+    queries: int | SkipJsonSchema[None] = None
+    """Number of queries that have an answer other than 0; absent in reports of earlier versions."""
 
 
 class PredictionScores(ResponseModel):
@@ -581,3 +580,5 @@ class RelationsKept(MeasureFigure):
     """Present if random triples were measured."""
     triples: int | SkipJsonSchema[None] = None
     """Number of random triples of rows."""
+    chance: float | SkipJsonSchema[None] = None
+    """Value if each field's released values are dealt to the rows at random; present with `triples`."""

@@ -89,9 +89,8 @@ def measure(key: str, report: Mapping[str, Any], fields: Collection[str], discre
     """
     sample = report.get("sample")
     over = [str(field) for field in report.get("fields") or ()]
-    parts = _parts(
-        report.get("value"), over, {*fields, *over}, lambda value: _plain(value, discretion, sample), key
-    )
+    shown = partial(_plain, discretion=discretion, sample=sample)
+    parts = _parts(report.get("value"), over, {*fields, *over}, shown, key)
     title = str(report.get("title") or humanised(key))
     texts = MEANINGS.get(key)
     basis = [] if sample is None else [f"on a random sample of {counted(sample, 'row', 'rows')}"]
@@ -103,7 +102,8 @@ def measure(key: str, report: Mapping[str, Any], fields: Collection[str], discre
         single=parts.single,
         pairs=[
             *parts.pairs,
-            *_intervals(report.get("interval") or {}, key, lambda value: _plain(value, discretion, sample)),
+            *([(words_of("chance", key), shown(report["chance"]))] if "chance" in report else ()),
+            *_intervals(report.get("interval") or {}, key, shown),
         ],
         tables=parts.tables,
         goal=GOALS.get(str(report.get("goal")), ""),

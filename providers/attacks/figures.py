@@ -84,9 +84,7 @@ def successes(count: int, tries: int, confidence: float) -> Successes:
         Probability with which the interval covers the true rate; between 0 and 1.
     """
     interval = share_interval(count / tries, tries, confidence)
-    low = interval["low"] if count else 0.0  # without rounding
-    high = interval["high"] if count < tries else 1.0
-    return Successes(int(count), int(tries), count / tries, low, high)
+    return Successes(int(count), int(tries), count / tries, interval["low"], interval["high"])
 
 
 def share_of(share: float, tries: int, effective: float, confidence: float) -> Successes:

@@ -151,7 +151,7 @@ MEANINGS: Mapping[str, Meaning] = MappingProxyType(
         ),
         "query_error": Meaning(
             "utility",
-            "How far the average of a field over a range of another one is from the true average.",
+            "How far averages of a field over ranges of another one are from the true ones, by the median.",
             _TOGETHER,
         ),
         "prediction": Meaning(
@@ -161,7 +161,7 @@ MEANINGS: Mapping[str, Meaning] = MappingProxyType(
         ),
         "relations_kept": Meaning(
             "utility",
-            "Share of the statements 'this row is nearer to that one' that still hold; 1/2 is chance.",
+            "Share of the statements 'this row is nearer to that one' that still hold, next to chance.",
             _GENTLER,
         ),
         "weighted_marginals": Meaning(

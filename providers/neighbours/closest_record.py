@@ -30,7 +30,7 @@ class Closest:
     ties: npt.NDArray[np.int64]
     """Number of other records at that distance, within a relative 1e-9; shape (n,)."""
     own: npt.NDArray[np.bool_]
-    """Whether the other record with the same row number is one of them; shape (n,)."""
+    """Whether there is another record with the same row number and it is one of them; shape (n,)."""
 
 
 @parallel
@@ -41,7 +41,7 @@ def _closest(tree, queries, places, first_leaf, last_leaf, distances, ties, own)
     ----------
     tree, queries : Tree
         Tree of the other records, and tree of the queries.
-    places : int64, shape (n,)
+    places : int64, shape (others,)
         Position in `tree` of each other record.
     first_leaf, last_leaf : int64
         Range of leaves of `queries`, the last one excluded.
@@ -64,11 +64,11 @@ def _closest(tree, queries, places, first_leaf, last_leaf, distances, ties, own)
                 radius = lists.distances[lane, 0] * TIE
                 distances[row] = np.sqrt(lists.distances[lane, 0])
                 ties[row] = rows_within(tree, queries, leaf, lane, -1, radius, lists.rows[0, :0], state)
-                own[row] = distance(tree, places[row], queries, leaf, lane) <= radius
+                own[row] = row < len(places) and distance(tree, places[row], queries, leaf, lane) <= radius
 
 
 def closest(points: Points, others: Points, progress: Progress = no_progress) -> Closest:
-    """Find the closest record of each point among `others`, which has as many rows, at least one.
+    """Find the closest record of each point among `others`; both have at least one row.
 
     Notes
     -----
@@ -76,10 +76,10 @@ def closest(points: Points, others: Points, progress: Progress = no_progress) ->
     """
     count = len(points.numbers)
     result = Closest(np.empty(count), np.empty(count, np.int64), np.empty(count, np.bool_))
-    all_rows = np.arange(count, dtype=np.int32)
-    tree, queries = grow(others, all_rows), grow(points, all_rows)
-    places = np.empty(count, np.int64)
-    places[tree.rows] = np.arange(count)
+    other_rows = np.arange(len(others.numbers), dtype=np.int32)
+    tree, queries = grow(others, other_rows), grow(points, np.arange(count, dtype=np.int32))
+    places = np.empty(len(other_rows), np.int64)
+    places[tree.rows] = np.arange(len(other_rows))
 
     def work(first: int, last: int) -> None:
         _closest(tree, queries, places, first, last, result.distances, result.ties, result.own)

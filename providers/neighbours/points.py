@@ -17,7 +17,7 @@ Perry, Matloff and Tendick 2024, arXiv:2210.06687, section 4.1, step 2: the enco
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -83,7 +83,7 @@ def encode(
     categorical: Sequence[str] = (),
     ordinal: Mapping[str, Sequence[Any]] | None = None,
     categorical_weight: float = 1.0,
-    fitted_on: int | None = None,
+    fitted_on: int | Callable[[str], Float64Array] | None = None,
 ) -> Points:
     """Encode rows as points.
 
@@ -99,8 +99,9 @@ def encode(
         Ordinal fields, and their levels from first to last.
     categorical_weight : float
         Weight of the nominal fields.
-    fitted_on : int, optional
-        Number of rows, from the first, that determine minimum, maximum and median. Default: all rows.
+    fitted_on : int or callable, optional
+        Number of rows, from the first, that determine minimum, maximum and median. Or a function that
+        returns for a field of numbers the values that do, NaN where missing. Default: all rows.
 
     Raises
     ------
@@ -112,7 +113,7 @@ def encode(
     O(n) for each field, and a sort for the median if numbers are missing.
     """
     ordinal = ordinal or {}
-    fitted = slice(0, table.num_rows if fitted_on is None else fitted_on)
+    fitted_rows = fitted_on if isinstance(fitted_on, int) else table.num_rows
     numbers: list[Float64Array] = []
     nominals: list[Int32Array] = []
     flags: list[Int32Array] = []
@@ -131,6 +132,7 @@ def encode(
             assert counts is not None  # noqa: S101 - by its kind
             refuse_infinite(name, int(np.count_nonzero(np.isinf(counts))))
             values = counts
+        fitted = fitted_on(name) if callable(fitted_on) else values[:fitted_rows]
         values, missing = _scaled(values, fitted)
         if _varies(values):
             numbers.append(values)
@@ -231,19 +233,16 @@ def median_of(middle: Sequence[float]) -> float:
     return middle[0] if len(middle) == 1 else (middle[0] + middle[1]) / 2
 
 
-def _scaled(values: Float64Array, fitted: slice) -> tuple[Float64Array, npt.NDArray[np.bool_]]:
-    """Scale values by the range of the fitted rows, set missing ones to the median, and return their mask."""
+def _scaled(values: Float64Array, fitted: Float64Array) -> tuple[Float64Array, npt.NDArray[np.bool_]]:
+    """Scale values by the range of the fitted ones, set missing ones to the median, and return their mask."""
     missing = np.isnan(values)
-    present = present_of(values[fitted], missing[fitted])
+    present = present_of(fitted, np.isnan(fitted))
     if not len(present):
         return np.zeros(len(values)), missing
     low, high = float(present.min()), float(present.max())
-    if high == low:
-        numbers = np.zeros(len(values)) if fitted.stop >= len(values) else values - low
-    else:
-        numbers = scale(values, low, high)
+    numbers = values - low if high == low else scale(values, low, high)
     if missing.any():
-        present = np.sort(numbers[fitted][~missing[fitted]])
         half = len(present) // 2
-        numbers[missing] = median_of(present[half - 1 + len(present) % 2 : half + 1].tolist())
+        middle = np.sort(present)[half - 1 + len(present) % 2 : half + 1]
+        numbers[missing] = median_of((middle - low if high == low else scale(middle, low, high)).tolist())
     return numbers, missing

@@ -23,10 +23,20 @@ def dcr(found: Closest) -> dict[str, float]:
 
 
 def raw_distances(source: Float64Array, destination: Float64Array) -> Float64Array:
-    """Distance to the closest record in the fields' own units; shapes (n, fields)."""
-    no_codes = np.zeros((len(source), 0), np.int32)
+    """Distance of each row of the source to the closest record, in the fields' own units.
+
+    Parameters
+    ----------
+    source, destination : ndarray of float64, shapes (n, fields) and (m, fields)
+        None missing; n and m at least 1.
+
+    Returns
+    -------
+    ndarray of float64, shape (n,)
+    """
     one, two = (
-        Points(np.ascontiguousarray(table, np.float64), no_codes, 0, 0.0) for table in (source, destination)
+        Points(np.ascontiguousarray(table, np.float64), np.zeros((len(table), 0), np.int32), 0, 0.0)
+        for table in (source, destination)
     )
     return closest(one, two).distances
 
@@ -45,9 +55,8 @@ def _find(comparison: Comparison) -> Finding:
     fields, rows = comparison.need_compared(), comparison.sample.size
     found, raw = comparison.closest, np.empty(0)
     complete = [table[~np.isnan(table).any(axis=1)] for table in comparison.sampled_matrices]
-    count = min(len(table) for table in complete)
-    if comparison.numeric and count:
-        raw = raw_distances(complete[0][:count], complete[1][:count])
+    if comparison.numeric and all(map(len, complete)):
+        raw = raw_distances(complete[0], complete[1])
     value = {**dcr(found), "raw_mean": float(raw.mean()) if len(raw) else None}
     return Finding(
         value, fields, rows, {} if rows is None else {"interval": _intervals(found.distances, raw)}
@@ -60,7 +69,8 @@ MEASURE = Measure(
     concerns="risk",
     goal="high",
     range="0 or more",
-    formula="m_i, the least distance of x_i to any y_j: mean, 5th percentile, share of m_i = 0",
+    formula="m_i, the least distance of x_i to any y_j: mean, 5th percentile, share of m_i = 0; raw_mean: "
+    "the mean on the numbers in their own units, over the rows of X and Y that miss none",
     source="Perry, Matloff and Tendick 2024, 9.1.5 and 9.4",
     cost=COST_AMONG_SAMPLE,
     find=_find,

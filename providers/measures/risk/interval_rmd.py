@@ -7,7 +7,7 @@ import numpy as np
 
 from providers.arrays import Float64Array
 from providers.measures.shared.comparison import Comparison
-from providers.measures.shared.finding import Finding, NotApplicable
+from providers.measures.shared.finding import BEYOND_FLOAT64, Finding, NotApplicable
 from providers.measures.shared.measure import Measure, Part
 from providers.measures.shared.repeats import share_interval
 from providers.measures.shared.robust_covariance import RobustFit, independent_fields, robust_covariance
@@ -71,10 +71,10 @@ def interval_rmd(source: Float64Array, destination: Float64Array) -> dict[str, f
 def _fitted(source: Float64Array, destination: Float64Array, near: _Fitted | None = None) -> _Fitted:
     """Fit the covariance, and count rows; `near` is the fit of a table that differs by few rows."""
     x = _scaled(source, source)
-    is_finite = np.isfinite(x).all() and np.isfinite(source.std(axis=0, ddof=1)).all()
+    is_finite = np.isfinite(x).all() and _has_deviations(source) and _has_deviations(destination)
     kept = independent_fields(x) if is_finite else []
     if not kept:
-        raise NotApplicable("the numbers are too large, or too close to each other, for float64")
+        raise NotApplicable(BEYOND_FLOAT64)
     start = near.fit if near is not None and near.fields == kept else None
     fit = robust_covariance(x[:, kept], start)
     squares = np.einsum("ij,ij->i", x[:, kept] @ np.linalg.inv(fit.covariance), x[:, kept])
@@ -92,6 +92,12 @@ def _scaled(table: Float64Array, by: Float64Array) -> Float64Array:
     deviation = by.std(axis=0, ddof=1)
     deviation[deviation == 0] = 1.0
     return np.asarray((table - by.mean(axis=0)) / deviation)
+
+
+def _has_deviations(table: Float64Array) -> bool:
+    """Whether no square of a field overflows, and not all of them vanish where its numbers differ."""
+    deviation = table.std(axis=0, ddof=1)
+    return bool((np.isfinite(deviation) & ((deviation > 0) | (np.ptp(table, axis=0) == 0))).all())
 
 
 def _value(found: _Fitted, source: Float64Array, destination: Float64Array) -> dict[str, float]:

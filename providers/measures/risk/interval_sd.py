@@ -8,7 +8,7 @@ import numpy as np
 from providers.arrays import Float64Array
 from providers.measures.shared.columns import Column
 from providers.measures.shared.comparison import Comparison
-from providers.measures.shared.finding import Finding
+from providers.measures.shared.finding import BEYOND_FLOAT64, Finding, NotApplicable
 from providers.measures.shared.measure import Measure, Part
 
 _WIDE, _NARROW = 1.0, 0.05
@@ -35,9 +35,12 @@ class IntervalDisclosure:
         self._known = np.zeros(rows, np.bool_)
 
     def add(self, source: Float64Array, destination: Float64Array) -> None:
-        """Count one field: its numbers before and after, NaN where missing, shape (rows,)."""
-        known, released = ~np.isnan(source), destination[~np.isnan(destination)]
-        width = self.k * released.std(ddof=1) if len(released) > 1 else 0.0
+        """Count one field: its numbers before and after, NaN where missing, shape (rows,).
+
+        Raises NotApplicable if float64 cannot represent the deviation.
+        """
+        known = ~np.isnan(source)
+        width = self.k * _deviation(destination[~np.isnan(destination)])
         near = np.abs(source - destination) <= width
         self.by_field.append(float(near[known].mean()) if known.any() else 0.0)
         self._near &= near | ~known
@@ -49,8 +52,24 @@ class IntervalDisclosure:
         return float(self._near[self._known].mean()) if self._known.any() else 0.0
 
 
+def _deviation(numbers: Float64Array) -> float:
+    """Standard deviation of numbers, none missing; 0 for fewer than two.
+
+    Raises NotApplicable if the squares overflow, or if they vanish although the numbers differ.
+    """
+    if len(numbers) < 2:
+        return 0.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        deviation = float(numbers.std(ddof=1))
+    if not np.isfinite(deviation) or (deviation == 0 and numbers.min() < numbers.max()):
+        raise NotApplicable(BEYOND_FLOAT64)
+    return deviation
+
+
 def share_near(numbers: Float64Array, k: float) -> float | None:
     """Share of the pairs of rows (i, j), i with a number, whose numbers differ by at most k deviations.
+
+    None if there is no number, or if float64 cannot represent the deviation.
 
     Parameters
     ----------
@@ -66,7 +85,10 @@ def share_near(numbers: Float64Array, k: float) -> float | None:
     ranked = np.sort(numbers[~np.isnan(numbers)])
     if not len(ranked):
         return None
-    width = k * float(ranked.std(ddof=1)) if len(ranked) > 1 else 0.0
+    try:
+        width = k * _deviation(ranked)
+    except NotApplicable:
+        return None
     near = np.searchsorted(ranked, ranked + width, "right") - np.searchsorted(ranked, ranked - width, "left")
     return float(near.sum() / (len(ranked) * len(numbers)))
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from providers.arrays import Float64Array
+from providers.measures.shared.finding import BEYOND_FLOAT64, NotApplicable
 
 Blocks = Callable[[], Iterable[Float64Array]]
 """Callable that starts a new pass over the blocks."""
@@ -26,19 +27,26 @@ class Spread:
 
 
 def spread(blocks: Blocks, columns: int) -> Spread:
-    """Compute count, mean and standard deviation of each column in two passes."""
+    """Compute count, mean and standard deviation of each column in two passes.
+
+    Raises NotApplicable if the sum or the squares of a column are too large for float64.
+    """
     count, total = np.zeros(columns), np.zeros(columns)
     lowest, highest = np.full(columns, np.inf), np.full(columns, -np.inf)
     for block in blocks():
         present = ~np.isnan(block)
         count += present.sum(axis=0)
-        total += np.where(present, block, 0.0).sum(axis=0)
+        with np.errstate(over="ignore", invalid="ignore"):
+            total += np.where(present, block, 0.0).sum(axis=0)
         lowest = np.fmin(lowest, np.where(present, block, np.inf).min(axis=0, initial=np.inf))
         highest = np.fmax(highest, np.where(present, block, -np.inf).max(axis=0, initial=-np.inf))
     mean = total / np.maximum(count, 1)
     squares = np.zeros(columns)
-    for block in blocks():
-        squares += np.nansum((block - mean) ** 2, axis=0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for block in blocks():
+            squares += np.nansum((block - mean) ** 2, axis=0)
+    if not np.isfinite(mean + squares).all():
+        raise NotApplicable(BEYOND_FLOAT64)
     deviation = np.sqrt(squares / np.maximum(count - 1, 1))
     deviation[lowest >= highest] = 0.0  # a constant column, without the rounding errors of its squares
     return Spread(count, mean, deviation)
@@ -46,6 +54,8 @@ def spread(blocks: Blocks, columns: int) -> Spread:
 
 def correlations(blocks: Blocks, columns: int) -> Float64Array:
     """Pearson correlation of each pair of columns over the rows that have both; NaN if undefined.
+
+    Raises NotApplicable if a column is too large for float64, as `spread` does.
 
     Notes
     -----

@@ -245,9 +245,10 @@ class Comparison:
         return before, after
 
     def points(self, fields: Sequence[str]) -> tuple[Points, Points]:
-        """Encode the sample as points of one space, scaled by the source's ranges.
+        """Encode the sample as points of one space, scaled by the ranges of the whole source.
 
-        A missing number becomes the source's median and sets a flag; a missing category is a category.
+        A missing number becomes the median of the whole source and sets a flag; a missing category is a
+        category.
         """
         sample = self.sample
         columns: dict[str, pa.Array] = {}
@@ -260,10 +261,13 @@ class Comparison:
                 columns[name] = pa.array(np.concatenate(self.sampled_numbers(name)))
         categorical = [name for name in fields if self.columns[name].kind == "category"]
         count = len(sample.source)
-        both = encode(pa.table(columns), list(fields), categorical, fitted_on=count)
+        both = encode(pa.table(columns), list(fields), categorical, fitted_on=self._source_numbers)
         if not np.isfinite(both.numbers).all():
             raise NotApplicable("numbers are too far from the source's range for a distance")
         return both.slice(0, count), both.slice(count, 2 * count)
+
+    def _source_numbers(self, name: str) -> Float64Array:
+        return self.columns[name].numbers("source")
 
     @cached_property
     def closest(self) -> Closest:

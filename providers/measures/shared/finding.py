@@ -9,6 +9,10 @@ class NotApplicable(Exception):
     """A measure does not apply to these tables; the message gives the reason in plain words."""
 
 
+BEYOND_FLOAT64 = "the numbers are too large, or too close to each other, for float64"
+"""Reason for which a measure does not apply to numbers whose squares or sums overflow or vanish."""
+
+
 @dataclass(frozen=True)
 class Finding:
     """Value of one measure, and the fields and rows on which it was taken."""

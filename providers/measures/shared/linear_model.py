@@ -42,7 +42,7 @@ def regress(blocks: Blocks, fields: int) -> Regression:
     Raises
     ------
     NotApplicable
-        The target is constant, or there are too few rows.
+        The target is constant, there are too few rows, or a column is too large for float64.
 
     Notes
     -----

@@ -66,6 +66,8 @@ def intervals(
 def share_interval(share: float, rows: float, level: float = _LEVEL) -> dict[str, float]:
     """Confidence interval of a share of rows; narrower, the more rows, and never empty at 0 and 1.
 
+    It contains the share itself: the limits are not beyond it by their rounding errors.
+
     Parameters
     ----------
     share : float
@@ -86,8 +88,8 @@ def share_interval(share: float, rows: float, level: float = _LEVEL) -> dict[str
     centre = share + weight / 2
     reach = quantile * math.sqrt(share * (1 - share) / rows + weight / (4 * rows))
     return {
-        "low": max(0.0, (centre - reach) / (1 + weight)),
-        "high": min(1.0, (centre + reach) / (1 + weight)),
+        "low": min(share, max(0.0, (centre - reach) / (1 + weight))),
+        "high": max(share, min(1.0, (centre + reach) / (1 + weight))),
     }
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from providers.arrays import Float64Array, Int64Array
+from providers.measures.shared.finding import BEYOND_FLOAT64, NotApplicable
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,11 @@ class Design:
         rows : ndarray of int64, shape (m,), optional
             Row of each score; all other rows have the score 0. Default: one score for each row.
 
+        Raises
+        ------
+        NotApplicable
+            The squares of the scores are too large for float64.
+
         Notes
         -----
         sum over the strata h of n_h / (n_h - 1) sum over its units c of (z_c - mean of z in h)^2, z_c the
@@ -49,6 +55,14 @@ class Design:
         Statistical Review 51, 279-292, doi:10.2307/1402588; Wolter 2007, Introduction to Variance
         Estimation, chapter 6, doi:10.1007/978-0-387-35099-8.
         """
+        with np.errstate(over="ignore", invalid="ignore"):
+            variance = self._variance(scores, rows)
+        if not np.isfinite(variance):
+            raise NotApplicable(BEYOND_FLOAT64)
+        return variance
+
+    def _variance(self, scores: Float64Array, rows: Int64Array | None) -> float:
+        """Return the variance, infinite or NaN where a square overflows."""
         units = self.units
         if units < 2:
             return 0.0
@@ -60,7 +74,7 @@ class Design:
             sums = np.bincount(inverse, weights=scores, minlength=len(occurring)).astype(np.float64)
         if self.stratum is None:
             mean = float(sums.sum()) / units
-            squares = float(((sums - mean) ** 2).sum()) + (units - len(sums)) * mean**2
+            squares = float(((sums - mean) ** 2).sum()) + (units - len(sums)) * (mean * mean)
             return squares * units / (units - 1)
         sizes = np.bincount(self.stratum)
         stratum = self.stratum if occurring is None else self.stratum[occurring]

@@ -7,7 +7,7 @@ import numpy as np
 
 from providers.arrays import BoolArray, Float64Array, Int64Array
 from providers.measures.shared.comparison import Comparison
-from providers.measures.shared.finding import NotApplicable
+from providers.measures.shared.finding import BEYOND_FLOAT64, NotApplicable
 from providers.measures.shared.levels import OTHERS, null_code
 from providers.measures.shared.target_regression import DesignMatrix, explaining_fields
 from providers.measures.shared.weights import WeightedTable, surveyed_fields
@@ -66,7 +66,7 @@ class WeightedModel:
         Raises
         ------
         NotApplicable
-            The target is constant, or there are too few rows.
+            The target is constant, there are too few rows, or a column is too large for float64.
 
         Notes
         -----
@@ -120,6 +120,8 @@ class WeightedModel:
         mean, squares = sums / total, np.zeros(columns)
         for block, weights, _ in self._blocks(table):
             squares += weights @ (block - mean) ** 2
+        if not np.isfinite(mean + squares).all():
+            raise NotApplicable(BEYOND_FLOAT64)
         scale = np.sqrt(squares / total)
         scale[lowest >= highest] = 0.0
         return mean, scale, rows

@@ -7,7 +7,7 @@ import numpy as np
 from providers.arrays import Float64Array, Int32Array
 from providers.measures.shared.columns import SIDES, Side
 from providers.measures.shared.comparison import Comparison
-from providers.measures.shared.finding import Finding, NotApplicable
+from providers.measures.shared.finding import BEYOND_FLOAT64, Finding, NotApplicable
 from providers.measures.shared.measure import Measure, Part
 
 _COUNTED = 1 << 22
@@ -49,7 +49,7 @@ def correlation_ratio(category: Int32Array, numbers: Float64Array) -> float | No
     """Correlation ratio eta of a number by category, 0 to 1; None if either is constant.
 
     The square root of the share of the numbers' variance between the categories, over the rows whose
-    number is not missing (NaN). O(n).
+    number is not missing (NaN). Raises NotApplicable if the numbers are too large for float64. O(n).
     """
     present = ~np.isnan(numbers)
     codes, values = category[present], numbers[present]
@@ -60,6 +60,8 @@ def correlation_ratio(category: Int32Array, numbers: Float64Array) -> float | No
         return None
     values = values - values.mean()
     total = float(values @ values)
+    if not np.isfinite(total):
+        raise NotApplicable(BEYOND_FLOAT64)
     if total == 0.0:  # the squares of tiny deviations underflow
         return None
     means = np.bincount(codes, values) / np.maximum(counts, 1)

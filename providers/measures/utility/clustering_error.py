@@ -1,10 +1,12 @@
 """Clustering error: share of rows that k-means puts into another cluster after than before."""
 
+import math
+
 import numpy as np
 
 from providers.arrays import Float64Array
 from providers.measures.shared.comparison import Comparison
-from providers.measures.shared.finding import Finding, NotApplicable
+from providers.measures.shared.finding import BEYOND_FLOAT64, Finding, NotApplicable
 from providers.measures.shared.measure import Measure
 from providers.measures.shared.repeats import DRAWS, intervals, mean_of_draws
 from providers.measures.shared.sampling import random_state
@@ -66,11 +68,14 @@ def _find(comparison: Comparison) -> Finding:
 
 
 def _scaled_samples(comparison: Comparison) -> tuple[Float64Array, Float64Array]:
-    """Scale the numbers of the sample by the source's ranges, missing ones at the source's median."""
+    """Scale the numbers of the sample by the whole source's ranges, missing ones at the source's median."""
     before, after = (np.array(table) for table in comparison.sampled_matrices)
-    for column in range(before.shape[1]):
-        present = before[:, column][~np.isnan(before[:, column])]
-        low, high = (present.min(), present.max()) if len(present) else (0.0, 0.0)
+    for column, name in enumerate(comparison.numeric):
+        numbers = comparison.columns[name].numbers("source")
+        present = numbers[~np.isnan(numbers)]
+        low, high = (float(present.min()), float(present.max())) if len(present) else (0.0, 0.0)
+        if math.isinf(high - low):
+            raise NotApplicable(BEYOND_FLOAT64)
         median = float(np.median(present)) if len(present) else 0.0
         for table in (before, after):
             table[np.isnan(table[:, column]), column] = median

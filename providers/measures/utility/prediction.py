@@ -11,7 +11,7 @@ from providers.arrays import Float64Array, Int64Array
 from providers.errors import ProviderError
 from providers.measures.shared.columns import SIDES, Column, Side
 from providers.measures.shared.comparison import Comparison, Release
-from providers.measures.shared.finding import Finding, NotApplicable
+from providers.measures.shared.finding import BEYOND_FLOAT64, Finding, NotApplicable
 from providers.measures.shared.forest import MOST_DRAWN, forest_predictions
 from providers.measures.shared.measure import Measure, Part
 from providers.measures.shared.repeats import DRAWS, intervals, mean_of_draws
@@ -193,6 +193,8 @@ def _feature(column: Column, side: Side) -> Float64Array:
     present = column.numbers("source")
     present = present[~np.isnan(present)]
     low, high = (float(present.min()), float(present.max())) if len(present) else (0.0, 0.0)
+    if math.isinf(high - low):
+        raise NotApplicable(BEYOND_FLOAT64)
     return np.clip((column.numbers(side) - low) / ((high - low) or 1.0), -_FARTHEST, _FARTHEST)
 
 

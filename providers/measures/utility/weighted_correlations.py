@@ -7,7 +7,7 @@ import numpy as np
 
 from providers.arrays import Float64Array
 from providers.measures.shared.comparison import Comparison
-from providers.measures.shared.finding import Finding, NotApplicable
+from providers.measures.shared.finding import BEYOND_FLOAT64, Finding, NotApplicable
 from providers.measures.shared.measure import Measure, Part
 from providers.measures.shared.weights import WeightedTable, surveyed_fields, weighted_tables
 
@@ -30,6 +30,8 @@ def weighted_correlation(
 ) -> WeightedCorrelation | None:
     """Estimate the correlation over the rows that have both numbers; None if it is undefined.
 
+    Raises NotApplicable if the numbers are too large for float64.
+
     Parameters
     ----------
     one, other : ndarray of float64, shape (rows,)
@@ -50,6 +52,8 @@ def weighted_correlation(
         shifted = numbers - numbers[0]  # the means of large numbers that differ little stay exact
         centred = shifted - (weights * shifted).sum()
         variance = float((weights * centred**2).sum())
+        if not np.isfinite(variance):
+            raise NotApplicable(BEYOND_FLOAT64)
         if variance <= _CONSTANT * float((weights * shifted**2).sum()):
             return None
         scores.append(centred / np.sqrt(variance))

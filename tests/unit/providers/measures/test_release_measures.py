@@ -13,6 +13,7 @@ from scipy.spatial.distance import cdist
 from scipy.stats import contingency, entropy, ks_2samp
 from sklearn.cluster import KMeans
 
+from providers.measures.assessment import MeasureOptions, Release, assess
 from providers.measures.risk.entropy_increase import entropy_increase
 from providers.measures.risk.record_linkage import record_linkage
 from providers.measures.shared.block_sums import correlations, spread
@@ -23,7 +24,10 @@ from providers.measures.utility.clustering_error import clustering_error
 from providers.measures.utility.delta_rho import change_of_correlations
 from providers.measures.utility.marginals import marginal_of_categories, marginal_of_numbers, total_variation
 from providers.measures.utility.query_error import RangeAverages, drawn_queries, query_error, relative_errors
-from providers.measures.utility.relations_kept import nearness_kept
+from providers.measures.utility.relations_kept import nearness_kept, share_kept_by_chance
+from providers.neighbours.closest_record import closest
+from providers.neighbours.points import Points
+from providers.randomness.chacha20 import Stream
 from tests.naive.measures import interval_sd, paired_points
 
 Matrix = npt.NDArray[np.float64]
@@ -50,6 +54,34 @@ def test_record_linkage_is_the_share_of_nearest_that_are_ones_own() -> None:
     nearest = cdist((NUMBERS - low) / (high - low), (MOVED - low) / (high - low)).argmin(axis=1)
     found = record_linkage(*paired_points(source, destination, names))
     assert found == {"rate": np.mean(nearest == np.arange(300)), "chance": 1 / 300}
+
+
+@pytest.mark.parametrize(("missing_before", "missing_after"), [(0.4, 0.0), (0.0, 0.4), (0.3, 0.3)])
+def test_distances_in_own_units_use_all_complete_rows(missing_before: float, missing_after: float) -> None:
+    """The mean agrees with all pairs of complete rows, however many each table has."""
+    before, after = NUMBERS.copy(), MOVED.copy()
+    before[:, 0] = np.where(RANDOM.random(300) < missing_before, np.nan, before[:, 0])
+    after[:, 1] = np.where(RANDOM.random(300) < missing_after, np.nan, after[:, 1])
+    tables = [pa.table({name: side[:, at] for at, name in enumerate("abc")}) for side in (before, after)]
+    found = assess(Release(*tables), MeasureOptions(only=("dcr",)), Stream(bytes(32), "measures", 1))
+    complete = [side[~np.isnan(side).any(axis=1)] for side in (before, after)]
+    expected = cdist(*complete).min(axis=1).mean()
+    assert found.measures["dcr"]["value"]["raw_mean"] == pytest.approx(expected)
+
+
+def test_the_closest_of_fewer_or_more_records() -> None:
+    """Distances and ties agree with all pairs; a row without a record of its number is not its own."""
+    for rows in (1, 40, 299):
+        for one, two in ((NUMBERS, NUMBERS[:rows]), (NUMBERS[:rows], NUMBERS)):
+            points = [
+                Points(np.ascontiguousarray(side), np.zeros((len(side), 0), np.int32), 0, 0.0)
+                for side in (one, two)
+            ]
+            found = closest(*points)
+            expected = cdist(one, two).min(axis=1)
+            assert found.distances == pytest.approx(expected)
+            assert found.own.tolist() == (np.arange(len(one)) < rows).tolist()
+            assert (found.ties == 1).all()
 
 
 def test_interval_disclosure_of_what_is_missing() -> None:
@@ -229,3 +261,21 @@ def test_nearness_kept() -> None:
             held += (left < right and now[0] < now[1]) or (left > right and now[0] > now[1])
     assert nearness_kept(source, released) == (found, held)
     assert nearness_kept(source, source) == (found, found)
+
+
+@pytest.mark.parametrize("levels", [3, 10, 10**6])
+def test_relations_that_chance_keeps(levels: int) -> None:
+    """The chance agrees with all triples of a small table, and with a permuted release."""
+    random = np.random.default_rng(levels)
+    released = np.sort(random.integers(0, levels, 12).astype(float))
+    released[0] = np.nan
+    triples = np.array(list(itertools.permutations(released, 3)))
+    kept = sum(abs(i - j) < abs(j - k) for i, j, k in triples) / len(triples)
+    assert share_kept_by_chance(triples) == pytest.approx(kept)
+    skewed = np.floor(np.minimum(random.exponential(size=3000) ** 2, 50) * levels / 50)
+    table, moved = (pa.table({"a": numbers}) for numbers in (skewed, skewed[random.permutation(3000)]))
+    options = MeasureOptions(only=("relations_kept",), fields=("a",))
+    found = assess(Release(table, moved), options, Stream(bytes(32), "m", 1)).measures["relations_kept"]
+    assert found["value"] == pytest.approx(found["chance"], abs=0.04)
+    assert found["interval"]["low"] <= found["chance"] <= found["interval"]["high"]
+    assert (found["chance"] < 0.45) == (levels < 10**6)

@@ -8,7 +8,9 @@ import pyarrow as pa
 import pytest
 
 from providers.measures.assessment import MeasureOptions, Release, assess
+from providers.measures.shared.comparison import Comparison
 from providers.measures.shared.repeats import jackknife_interval, mean_interval, quantile_interval
+from providers.measures.utility.clustering_error import _scaled_samples
 from providers.randomness.chacha20 import Stream
 
 RANDOM = np.random.default_rng(5)
@@ -43,6 +45,36 @@ def test_a_figure_of_all_rows_has_no_sampling_error() -> None:
     assert not any("interval" in whole[key] for key in ("pscr", "record_linkage", "dcr"))
     wide, narrow = (each["relations_kept"]["interval"] for each in (reports(500), whole))  # drawn triples
     assert narrow["high"] - narrow["low"] < wide["high"] - wide["low"]
+
+
+def test_samples_are_scaled_by_the_whole_source() -> None:
+    """One extreme row, in the sample or not, scales every distance and cluster; so does the median."""
+    random = np.random.default_rng(3)
+    numbers = random.normal(size=(400, 2))
+    numbers[7] = [1000.0, -3000.0]
+    source = pa.table({"a": pa.array(numbers[:, 0], mask=random.random(400) < 0.2), "b": numbers[:, 1]})
+    moved = pa.table({"a": source["a"], "b": numbers[random.permutation(400), 1]})
+    gaps = np.isnan(source["a"].to_numpy())
+    low, high = (
+        np.array([of(numbers[~gaps, 0]), of(numbers[:, 1])]) for of in (np.min, np.max)
+    )  # fmt: skip
+    middle = float(np.median(numbers[~gaps, 0]))
+    extreme = set()
+    for seed in range(8):
+        case = Comparison(
+            Release(source, moved), MeasureOptions(sample=100), Stream(bytes([seed]) * 32, "m", 1)
+        )
+        rows = case.sample.source
+        extreme.add(7 in rows)
+        before, after = case.points(["a", "b"])
+        for points, table, scaled in zip(
+            (before, after), (source, moved), _scaled_samples(case), strict=True
+        ):
+            values = np.column_stack([table[name].to_numpy()[rows] for name in ("a", "b")])
+            values[np.isnan(values)] = middle
+            assert points.numbers == pytest.approx((values - low) / (high - low), rel=1e-12)
+            assert scaled == pytest.approx((values - low) / (high - low), rel=1e-12)
+    assert extreme == {True, False}
 
 
 def test_intervals_cover_what_they_promise() -> None:

@@ -15,7 +15,7 @@ from providers.measures import MEASURES
 from providers.measures.chart_data import chart_data
 from providers.measures.shared import options
 from providers.measures.shared.comparison import Comparison, Release
-from providers.measures.shared.finding import Finding, NotApplicable
+from providers.measures.shared.finding import NOT_FINITE, Finding, NotApplicable
 from providers.measures.shared.options import MeasureOptions
 from providers.progress import Progress, no_progress, sub_progress
 from providers.randomness.chacha20 import Stream
@@ -102,7 +102,7 @@ def _find(comparison: Comparison, key: str) -> Finding:
 
 def _report(key: str, found: Finding) -> dict[str, Any]:
     if not _is_finite(found.value):
-        raise NotApplicable("the numbers are too large, or too close to each other, for float64")
+        raise NotApplicable(NOT_FINITE)
     report = MEASURES[key].report(found.value) | dict(found.notes)
     if found.fields:
         report["fields"] = list(found.fields)

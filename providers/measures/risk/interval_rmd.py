@@ -7,7 +7,7 @@ import numpy as np
 
 from providers.arrays import Float64Array
 from providers.measures.shared.comparison import Comparison
-from providers.measures.shared.finding import Finding, NotApplicable
+from providers.measures.shared.finding import NOT_FINITE, Finding, NotApplicable
 from providers.measures.shared.measure import Measure, Part
 from providers.measures.shared.repeats import share_interval
 from providers.measures.shared.robust_covariance import RobustFit, independent_fields, robust_covariance
@@ -74,7 +74,7 @@ def _fitted(source: Float64Array, destination: Float64Array, near: _Fitted | Non
     is_finite = np.isfinite(x).all() and np.isfinite(source.std(axis=0, ddof=1)).all()
     kept = independent_fields(x) if is_finite else []
     if not kept:
-        raise NotApplicable("the numbers are too large, or too close to each other, for float64")
+        raise NotApplicable(NOT_FINITE)
     start = near.fit if near is not None and near.fields == kept else None
     fit = robust_covariance(x[:, kept], start)
     squares = np.einsum("ij,ij->i", x[:, kept] @ np.linalg.inv(fit.covariance), x[:, kept])

@@ -4,6 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+NOT_FINITE = "the numbers are too large, or too close to each other, for float64"
+"""Reason for which a measure is left out if its result, or a step to it, is not finite."""
+
 
 class NotApplicable(Exception):
     """A measure does not apply to these tables; the message gives the reason in plain words."""

@@ -7,7 +7,7 @@ import numpy as np
 
 from providers.arrays import BoolArray, Float64Array, Int64Array
 from providers.measures.shared.comparison import Comparison
-from providers.measures.shared.finding import NotApplicable
+from providers.measures.shared.finding import NOT_FINITE, NotApplicable
 from providers.measures.shared.levels import OTHERS, null_code
 from providers.measures.shared.target_regression import DesignMatrix, explaining_fields
 from providers.measures.shared.weights import WeightedTable, surveyed_fields
@@ -66,7 +66,8 @@ class WeightedModel:
         Raises
         ------
         NotApplicable
-            The target is constant, or there are too few rows.
+            The target is constant, there are too few rows, or the numbers are too large, or too close to each
+            other, for float64.
 
         Notes
         -----
@@ -82,6 +83,9 @@ class WeightedModel:
             triangle = np.asarray(np.linalg.qr(np.concatenate([triangle, part]), mode="r"))
         if len(triangle) < columns + 1:
             raise NotApplicable(f"{columns} coefficients need more than {rows} rows with a weight")
+        squares = float((triangle[:, columns] ** 2).sum())
+        if not np.isfinite(triangle).all() or squares == 0:
+            raise NotApplicable(NOT_FINITE)
         kept = _independent(triangle[:, :columns])
         if rows <= int(kept.sum()):
             raise NotApplicable(f"{int(kept.sum())} coefficients need more than {rows} rows with a weight")
@@ -89,7 +93,6 @@ class WeightedModel:
         count = int(kept.sum())
         inverse = np.linalg.inv(reduced[:count, :count])
         standard = inverse @ reduced[:count, count]
-        squares = float((triangle[:, columns] ** 2).sum())
         residual = float((reduced[count:, count] ** 2).sum())
         back = self._back(mean, scale, kept)
         centre = np.zeros(count)

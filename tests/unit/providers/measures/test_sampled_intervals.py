@@ -45,6 +45,18 @@ def test_a_figure_of_all_rows_has_no_sampling_error() -> None:
     assert narrow["high"] - narrow["low"] < wide["high"] - wide["low"]
 
 
+def test_a_sample_beyond_the_table_draws_no_more_triples_than_a_million() -> None:
+    """Two hundred million triples of two fields would take 10 GB."""
+    few = [table.slice(0, 40) for table in TABLES]
+    found = []
+    for sample in (10**6, 2 * 10**8):
+        options = MeasureOptions(only=["relations_kept"], sample=sample)
+        measured = assess(Release(*few), options, Stream(bytes(32), "measures", 1), pictures=False).measures
+        found.append(dict(measured["relations_kept"]))
+    assert found[0] == found[1]
+    assert 10**6 < found[0]["triples"] <= 2 * 10**6
+
+
 def test_intervals_cover_what_they_promise() -> None:
     """About 20 intervals of 400 samples may miss: between 6 and 36 with a probability of .999."""
     generator = np.random.default_rng(7)

@@ -135,7 +135,8 @@ def risk_of(attack: Successes, control: Successes | None) -> Risk | None:
     root = math.sqrt(
         max(0.0, (one * two) ** 2 - one_high * two_low * (2 * one - one_high) * (2 * two - two_low))
     )
-    most = (one * two + root) / (two_low * (2 * two - two_low))
+    # next to a confidence of 1 all attacks on control rows may succeed: the ratio has no upper limit then
+    most = (one * two + root) / (two_low * (2 * two - two_low)) if two_low > 0 else math.inf
     return Risk(_cut(1 - one / two), _cut(1 - most), _cut(1 - least))
 
 

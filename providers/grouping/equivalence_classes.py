@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import sys
+from bisect import bisect_right
 from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
@@ -25,7 +26,7 @@ from providers.kernels.radix_sort import counted_runs, radix_runs
 from providers.params import StrictModel
 from providers.tables.columns import combined, is_words, unwrapped, words_of
 from providers.tables.literals import literal
-from providers.tables.numbers import is_numeric
+from providers.tables.numbers import is_numeric, unscaled
 from providers.tables.sort_keys import distinct, is_text, packed, ranks, sort_keys
 from providers.tables.type_names import value_type
 
@@ -292,20 +293,34 @@ def _intervals(values: pa.Array, bounds: list[Fraction]) -> Codes:
         codes[np.isnan(floats)] = len(bounds) + 1
     elif is_words(kind):
         dtype = np.dtype(f"{'u' if pa.types.is_unsigned_integer(kind) else 'i'}{kind.bit_width // 8}")
-        limits = np.iinfo(dtype)
-        # x < b exactly if x < ceil(b); a bound above every value of the type is never reached.
-        whole = [max(math.ceil(bound), int(limits.min)) for bound in bounds if bound <= int(limits.max)]
-        codes = np.searchsorted(np.array(whole, dtype), words_of(values).view(dtype), side="right")
+        codes = _whole_intervals(words_of(values).view(dtype), bounds)
     else:  # wide decimals
-        scale = Fraction(10) ** kind.scale
-        codes = np.array(
-            [sum(bound <= Fraction(value) * scale for bound in bounds) for value in values.to_pylist()],
-            np.int64,
-        )
+        units, long = unscaled(values)
+        codes = _long_intervals(values, bounds) if long else _whole_intervals(units, bounds)
     codes = codes.astype(np.int64)
     if values.null_count:
         codes[values.is_null().to_numpy(zero_copy_only=False)] = len(bounds) + 2
     return codes
+
+
+def _whole_intervals(numbers: npt.NDArray[Any], bounds: list[Fraction]) -> npt.NDArray[Any]:
+    """Return the number of bounds at or below each integer."""
+    limits = np.iinfo(numbers.dtype)
+    # x < b exactly if x < ceil(b); a bound above every value of the type is never reached.
+    whole = [max(math.ceil(bound), int(limits.min)) for bound in bounds if bound <= int(limits.max)]
+    return np.searchsorted(np.array(whole, numbers.dtype), numbers, side="right")
+
+
+def _long_intervals(values: pa.Array, bounds: list[Fraction]) -> Codes:
+    """Return the number of bounds at or below each decimal, some of more than 64 bits; any for null."""
+    width = values.type.bit_width // 8
+    data = memoryview(values.buffers()[1])[values.offset * width :]
+    whole = [math.ceil(bound) for bound in bounds]
+    units = (
+        int.from_bytes(data[row * width : (row + 1) * width], "little", signed=True)
+        for row in range(len(values))
+    )
+    return np.fromiter((bisect_right(whole, unit) for unit in units), np.int64, len(values))
 
 
 def _float_at_least(bound: Fraction) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from providers.errors import ParameterError, SourceError, did_you_mean, reference_token
-from providers.tables.literals import literal
+from providers.tables.literals import literal, units_of
 from providers.tables.numbers import is_numeric
 from providers.tables.type_names import below_encodings
 
@@ -67,7 +67,7 @@ def domain_of(domain: Mapping[str, Sequence[Any]], field: pa.Field) -> tuple[Any
         if pa.types.is_date(kind):
             ends.append(scalar.cast(pa.date32()).cast(pa.int32()).as_py())
         elif pa.types.is_decimal(kind):
-            ends.append(int(scalar.as_py().scaleb(kind.scale)))
+            ends.append(int(units_of(scalar.as_py(), kind.scale)))
         else:
             ends.append(scalar.as_py())
     return ends[0], ends[1]

@@ -23,6 +23,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from providers.arrays import Float64Array, Int32Array
 from providers.errors import ParameterError, SourceError, reference_token
@@ -73,7 +74,7 @@ def check_kinds(fields: Sequence[str], ordinal: Mapping[str, Sequence[Any]], sch
         field = schema.field(name)
         pointer = f"/parameters/ordinal_fields/{reference_token(name)}"
         levels = _levels(ordinal[name], field, pointer)
-        if len(set(levels)) < len(levels):
+        if len(set(map(_comparable, levels))) < len(levels):
             raise ParameterError(f"a level of '{name}' is named twice", pointer)
 
 
@@ -182,12 +183,15 @@ def category_codes(column: pa.ChunkedArray) -> Int32Array:
     return np.asarray(code_ranks[codes], np.int32)
 
 
-def _levels(levels: Sequence[Any], field: pa.Field, pointer: str) -> list[Any]:
-    """Convert levels given as JSON to values of the field's type."""
+def _levels(levels: Sequence[Any], field: pa.Field, pointer: str) -> list[pa.Scalar]:
+    """Convert levels given as JSON to scalars of the field's type."""
     plain = field.with_type(_plain(field.type))
-    return [
-        literal(level, plain, "level", f"{pointer}/{index}").as_py() for index, level in enumerate(levels)
-    ]
+    return [literal(level, plain, "level", f"{pointer}/{index}") for index, level in enumerate(levels)]
+
+
+def _comparable(level: pa.Scalar) -> Any:
+    """Return a Python value that is equal for equal levels."""
+    return level.value if pa.types.is_temporal(level.type) else level.as_py()  # as_py loses nanoseconds
 
 
 UNKNOWN = -1.0
@@ -196,11 +200,16 @@ UNKNOWN = -1.0
 
 def level_positions(column: pa.ChunkedArray, field: pa.Field, levels: Sequence[Any]) -> Float64Array:
     """Return the position of each value among the levels: `UNKNOWN` if it is none of them, NaN for null."""
-    plain_levels = _levels(levels, field, "/parameters/ordinal_fields")
-    position = {level: index for index, level in enumerate(plain_levels)}
+    scalars = _levels(levels, field, "/parameters/ordinal_fields")
     codes, values = distinct(column)
-    positions = [position.get(value, UNKNOWN) for value in values.to_pylist()]
-    return np.asarray(np.array([*positions, np.nan], np.float64)[codes])
+    if pa.types.is_floating(values.type):  # by value: -0.0 is 0.0
+        position = {level.as_py(): float(index) for index, level in enumerate(scalars)}
+        positions = np.array([position.get(value, UNKNOWN) for value in values.to_pylist()], np.float64)
+    else:  # in Arrow: Python has no nanoseconds, and no dates beyond the year 9999
+        listed = pa.array([level.cast(values.type) for level in scalars], values.type)
+        found = pc.index_in(values, value_set=listed).cast(pa.float64()).fill_null(UNKNOWN)
+        positions = found.to_numpy(zero_copy_only=False)
+    return np.asarray(np.append(positions, np.nan)[codes], np.float64)
 
 
 def refuse_unknown(name: str, unknown: int) -> None:

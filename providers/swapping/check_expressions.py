@@ -5,9 +5,9 @@ numbers, text, ``True`` and ``False``, comparisons, also in chains, ``and``, ``o
 Python's own parser reads an expression and this module accepts a list of its nodes. Nothing is evaluated by
 Python.
 
-Integers are compared exactly, and an integer and a floating-point number as float64. A comparison with a
-null, or with NaN, is unknown, and unknown parts follow Kleene's logic. A row breaks a check only if the
-expression is false for certain.
+Integers and decimals are compared exactly, timestamps with a zone as moments, and an integer and a
+floating-point number as float64. A comparison with a null, or with NaN, is unknown, and unknown parts follow
+Kleene's logic. A row breaks a check only if the expression is false for certain.
 
 References
 ----------
@@ -42,6 +42,12 @@ _OPERATORS: dict[type[ast.cmpop], str] = {
     ast.GtE: "greater_equal",
 }
 """Operator of Python's parser -> comparison of Arrow."""
+
+_UNITS = ("s", "ms", "us", "ns")
+"""Units of time from coarse to fine."""
+
+_DECIMAL_DIGITS = 76
+"""Most digits of Arrow's widest decimal type."""
 
 _TESTS_OF_EQUALITY = ("equal", "not_equal")
 
@@ -199,8 +205,9 @@ def check_expressions(checks: Sequence[str], schema: pa.Schema) -> None:
     Raises
     ------
     ParameterError
-        A check is no expression of the grammar, names an unknown field, compares fields of different kinds,
-        or compares a field with a value that does not fit its type.
+        A check is no expression of the grammar, names an unknown field, compares fields of different kinds
+        or decimals that no decimal type holds both of, or compares a field with a value that does not fit
+        its type.
     """
     for number, (text, expression) in enumerate(zip(checks, parsed(checks), strict=True)):
         _check(expression, schema, text, f"{POINTER}/{number}")
@@ -226,9 +233,23 @@ def _check(expression: Expression, schema: pa.Schema, text: str, pointer: str) -
     if len(set(kinds.values())) > 1:
         listed = " and ".join(f"'{name}' ({kind})" for name, kind in kinds.items())
         raise ParameterError(f"check '{text}': {listed} are of different kinds", pointer)
+    _check_decimals([_storage(schema.field(name).type) for name in kinds], text, pointer)
     for constant, field in ((expression.left, expression.right), (expression.right, expression.left)):
         if isinstance(constant, Constant) and isinstance(field, FieldName):
             literal(constant.value, _plain(schema.field(field.name)), "a compared value", pointer)
+
+
+def _check_decimals(kinds: Sequence[pa.DataType], text: str, pointer: str) -> None:
+    """Raise ParameterError if no decimal type holds all values of the compared ones, one or two."""
+    if pa.types.is_decimal(kinds[0]):
+        digits, _ = _shared_decimal(kinds[0], kinds[-1])
+        if digits > _DECIMAL_DIGITS:
+            named = " and ".join(map(str, dict.fromkeys(kinds)))
+            raise ParameterError(
+                f"check '{text}': a comparison of {named} takes {digits} digits, and a decimal has at most "
+                f"{_DECIMAL_DIGITS}; cast a field to a smaller precision or scale",
+                pointer,
+            )
 
 
 def _plain(field: pa.Field) -> pa.Field:
@@ -320,11 +341,33 @@ def _operands(expression: Comparison, columns: dict[str, pa.ChunkedArray]) -> tu
             other = found[1 - number]  # a field: the parser has refused two values
             found[number] = literal(side.value, pa.field("value", other.type), "a compared value", POINTER)
     left, right = found
-    if left.type != right.type and _kind(left.type) == _kind(right.type) == "number":
-        floating = pa.types.is_floating(left.type) or pa.types.is_floating(right.type)
-        shared = pa.float64() if floating else pa.decimal128(20, 0)  # every integer of 64 bits
-        left, right = left.cast(shared, safe=False), right.cast(shared, safe=False)
-    return left, right
+    shared = _shared_type(left.type, right.type)
+    if shared is None:
+        return left, right
+    # an integer beyond 2**53 becomes the nearest float64; all other values stay what they are
+    safe = not pa.types.is_floating(shared)
+    return left.cast(shared, safe=safe), right.cast(shared, safe=safe)
+
+
+def _shared_type(one: pa.DataType, two: pa.DataType) -> pa.DataType | None:
+    """Return the type in which values of two plain types of one kind are compared; None: as they are."""
+    if pa.types.is_decimal(one):
+        digits, scale = _shared_decimal(one, two)
+        return None if one == two and scale == one.scale else pa.decimal256(digits, scale)
+    if one == two:
+        return None
+    if _kind(one) == "number":
+        floating = pa.types.is_floating(one) or pa.types.is_floating(two)
+        return pa.float64() if floating else pa.decimal128(20, 0)  # every integer of 64 bits
+    if pa.types.is_timestamp(one) and one.tz is not None:  # Arrow compares two units, or two zones, not both
+        return pa.timestamp(max(one.unit, two.unit, key=_UNITS.index), "UTC")
+    return None
+
+
+def _shared_decimal(one: pa.DataType, two: pa.DataType) -> tuple[int, int]:
+    """Return the digits and the scale, not negative, that hold all values of two decimal types."""
+    scale = max(one.scale, two.scale, 0)  # Arrow compares no negative scales
+    return max(one.precision - one.scale, two.precision - two.scale) + scale, scale
 
 
 def _values(column: pa.ChunkedArray) -> pa.ChunkedArray:

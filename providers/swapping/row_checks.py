@@ -31,6 +31,7 @@ from providers.swapping.exchange import sources
 from providers.swapping.participation import Participation
 from providers.swapping.permutation import Permutation
 from providers.swapping.risk_selection import random_words
+from providers.tables.columns import combined, take, unwrapped
 
 ROUNDS = 20
 """Number of times that exchanges which break a check are drawn again."""
@@ -76,6 +77,7 @@ class RowChecks:
         self._expressions = parsed(params.checks)
         self.names = [names_of(each) for each in self._expressions]
         """Fields that each check names."""
+        self._columns: dict[str, pa.ChunkedArray] = {}
         self.before = [self._verify(number, table) for number in range(len(self.texts))]
         """Mask of the rows that break each check in the source."""
 
@@ -101,7 +103,9 @@ class RowChecks:
         columns = {}
         for name in self.names[number]:
             taken = origin[name][rows] if name in origin else rows
-            columns[name] = self._table.column(name).take(pa.array(taken))
+            if name not in self._columns:
+                self._columns[name] = _readable(self._table.column(name))
+            columns[name] = take(self._columns[name], pa.array(taken))
         found = broken_rows(self._expressions[number], columns, f"{POINTER}/{number}")
         new: BoolArray = found & ~self.before[number][rows]
         return new
@@ -128,6 +132,14 @@ class RowChecks:
         if broken.any():
             message = "the row breaks a check in the release that it met in the source"
             result.events.add_rows(CHECK_BROKEN, message, np.flatnonzero(broken))
+
+
+def _readable(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the values below run-end encoding and extension types, with one dictionary for all chunks."""
+    column = unwrapped(column)
+    if pa.types.is_dictionary(column.type):
+        column = pa.chunked_array([combined(column)])
+    return column
 
 
 def report_checks(table: pa.Table, params: SwapParams, result: SwapResult) -> SwapResult:

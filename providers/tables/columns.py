@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from providers.arrays import BoolArray, IndexArray, Words
 from providers.errors import ParameterError, SourceError
@@ -35,7 +36,12 @@ _WORDS = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 
 
 def combined(column: pa.ChunkedArray) -> pa.Array:
-    """Return the column as one array, without a copy if it has one chunk."""
+    """Return the column as one array, without a copy if it has one chunk.
+
+    Dictionaries of chunks that hold more values together than the index type can number get wider indices.
+    Nested dictionaries that differ are put one after the other, and can name a value twice. A column to be
+    published keeps its type, or raises, in `one_dictionary`.
+    """
     if column.num_chunks == 1:
         return column.chunk(0)
     if len(column) == 0:  # Arrow cannot combine empty dictionaries of every type
@@ -43,8 +49,43 @@ def combined(column: pa.ChunkedArray) -> pa.Array:
     if pa.types.is_dictionary(column.type):
         if pa.types.is_null(column.type.value_type):  # Arrow cannot unify such dictionaries
             return pa.nulls(len(column), column.type)
-        column = _without_null_entries(column).unify_dictionaries()
+        column = _unified(_without_null_entries(column))
     return column.combine_chunks()
+
+
+def _unified(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the dictionary column with one dictionary for all chunks, with indices as wide as it needs."""
+    try:
+        return column.unify_dictionaries()
+    except pa.ArrowNotImplementedError:
+        return _appended(column)
+    except pa.ArrowInvalid:
+        entries = sum(len(chunk.dictionary) for chunk in column.chunks)
+        index_type = pa.int32() if entries < 2**31 else pa.int64()
+        wide = [_indexed(chunk.indices.cast(index_type), chunk.dictionary, column) for chunk in column.chunks]
+        return pa.chunked_array(wide).unify_dictionaries()
+
+
+def _appended(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the dictionary column with the dictionaries of its chunks one after the other.
+
+    Chunks in a row whose dictionaries are equal share one.
+    """
+    dictionaries: list[pa.Array] = []
+    indices = []
+    start = 0
+    for chunk in column.chunks:
+        if not dictionaries or not chunk.dictionary.equals(dictionaries[-1]):
+            start += len(dictionaries[-1]) if dictionaries else 0
+            dictionaries.append(chunk.dictionary)
+        indices.append(pc.add(chunk.indices.cast(pa.int64()), start))
+    entries = pa.concat_arrays(dictionaries)
+    return pa.chunked_array([_indexed(pa.concat_arrays(indices), entries, column)])
+
+
+def _indexed(indices: pa.Array, entries: pa.Array, column: pa.ChunkedArray) -> pa.DictionaryArray:
+    """Return these indices of these entries, ordered like the column."""
+    return pa.DictionaryArray.from_arrays(indices, entries, ordered=column.type.ordered)
 
 
 def without_null_entries(array: pa.DictionaryArray) -> pa.DictionaryArray:

@@ -75,6 +75,9 @@ def households_of(
     first = np.empty(count, np.int64)
     first[of_row[::-1]] = np.arange(rows - 1, -1, -1)
     sizes = np.bincount(of_row, minlength=count).astype(np.int64)
+    column = unwrapped(column)
+    if pa.types.is_dictionary(column.type):  # read: its indices may be wider than those of its chunks
+        column = pa.chunked_array([combined(column)])
     return Households(of_row, first, sizes, _identities(take(column, pa.array(first))))
 
 

@@ -8,7 +8,7 @@ import datetime
 import math
 import re
 from collections.abc import Callable
-from decimal import Decimal, InvalidOperation
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal, InvalidOperation
 from functools import cache
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -22,6 +22,9 @@ from providers.tables.type_names import value_type
 _UNITS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+_UNROUNDED = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
+"""Decimal arithmetic that keeps every digit; the default context rounds to 28."""
 
 _TOO_FINE = re.compile(r"[.,][0-9]{7}")
 """Fraction of a second beyond microseconds, which Python would truncate."""
@@ -96,7 +99,7 @@ def _decimal(value: Any, kind: pa.DataType) -> Decimal:
             raise InvalidOperation
     except InvalidOperation as error:
         raise _Unfit('a number, or one in quotes such as "12.50"') from error
-    scaled = number.scaleb(kind.scale)
+    scaled = units_of(number, kind.scale)
     # the exponent is checked first: "1e999999" as an integer would take a million digits
     if (
         (scaled and scaled.adjusted() >= kind.precision)
@@ -105,6 +108,11 @@ def _decimal(value: Any, kind: pa.DataType) -> Decimal:
     ):
         raise _Unfit(f"a number of at most {kind.precision} digits, {kind.scale} after the point")
     return number
+
+
+def units_of(number: Decimal, scale: int) -> Decimal:
+    """Return number * 10**scale without rounding, for a number of any length."""
+    return number.scaleb(scale, _UNROUNDED)
 
 
 def _boolean(value: Any, kind: pa.DataType) -> bool:

@@ -269,8 +269,8 @@ def numbers_read(column: pa.ChunkedArray) -> tuple[Numbers, NumberFaults]:
     faults = NumberFaults()
     if pa.types.is_decimal(kind):
         scale = kind.scale
-        unscaled, faults.long = _unscaled(array)
-        whole: npt.NDArray[Any] = unscaled[rows]
+        units_of_scale, faults.long = unscaled(array)
+        whole: npt.NDArray[Any] = units_of_scale[rows]
     else:
         scale, whole = 0, _whole(array)[rows]
     least = int(whole.min()) if len(whole) else 0
@@ -293,7 +293,7 @@ def _whole(array: pa.Array) -> npt.NDArray[Any]:
     return words.view(f"{letter}{words.dtype.itemsize}")
 
 
-def _unscaled(array: pa.Array) -> tuple[Int64Array, int]:
+def unscaled(array: pa.Array) -> tuple[Int64Array, int]:
     """Return decimals as whole units, int64, and the number of those that are too long for that."""
     width = array.type.bit_width // 8
     if width <= 8:

@@ -57,6 +57,9 @@ def benedetti_franconi(sizes: Int64Array, weights: Float64Array) -> dict[str, fl
     return {"unique": float(share[sizes == 1].sum()), "reidentified": float((sizes * risk).sum())}
 
 
+_LARGEST_POPULATION = 2.0**63
+"""Number of persons that 64 bits no longer count; no survey has as many."""
+
 _FEW = 20
 """Rows of a class from which the series takes the place of scipy's function, which fails for many rows."""
 
@@ -245,6 +248,8 @@ def _find(comparison: Comparison) -> Finding:
             raise NotApplicable(f"the survey weight '{named[0]}' has values that are missing, or not above 0")
         classes = comparison.key_classes[side]
         sums = np.bincount(classes, weights=weights).astype(np.float64)
+        if sums.sum() >= _LARGEST_POPULATION:
+            raise NotApplicable(f"the weights '{named[0]}' sum to {sums.sum():.3g} persons, 2^63 or more")
         values[when] = population_uniques(np.bincount(classes), sums)
     return Finding(values, fields)
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from providers.arrays import BoolArray, Float64Array
 from providers.measures.shared.block_sums import Blocks, spread
-from providers.measures.shared.finding import NotApplicable
+from providers.measures.shared.finding import BEYOND_FLOAT64, NotApplicable
 
 _DEPENDENT = 1e-10
 """Singular values below this share of the largest one count as 0."""
@@ -42,7 +42,7 @@ def regress(blocks: Blocks, fields: int) -> Regression:
     Raises
     ------
     NotApplicable
-        The target is constant, there are too few rows, or a column is too large for float64.
+        The target is constant, there are too few rows, or the numbers are too large for float64.
 
     Notes
     -----
@@ -62,6 +62,8 @@ def regress(blocks: Blocks, fields: int) -> Regression:
         standard[:, constant] = 0.0  # without the rounding errors of a constant column
         target_last = np.roll(standard, -1, axis=1)
         triangle = np.asarray(np.linalg.qr(np.concatenate([triangle, target_last]), mode="r"))
+    if not (np.isfinite(scale).all() and np.isfinite(triangle).all()):
+        raise NotApplicable(BEYOND_FLOAT64)
     left, sizes, right = np.linalg.svd(triangle[:, :fields], full_matrices=False)
     rank = int(np.count_nonzero(sizes > sizes.max(initial=0.0) * _DEPENDENT))
     if rows <= rank:

@@ -66,7 +66,8 @@ class WeightedModel:
         Raises
         ------
         NotApplicable
-            The target is constant, there are too few rows, or a column is too large for float64.
+            The target is constant, there are too few rows, or the numbers are too large, or too close to each
+            other, for float64.
 
         Notes
         -----
@@ -82,6 +83,9 @@ class WeightedModel:
             triangle = np.asarray(np.linalg.qr(np.concatenate([triangle, part]), mode="r"))
         if len(triangle) < columns + 1:
             raise NotApplicable(f"{columns} coefficients need more than {rows} rows with a weight")
+        squares = float((triangle[:, columns] ** 2).sum())
+        if not np.isfinite(triangle).all() or squares == 0:
+            raise NotApplicable(BEYOND_FLOAT64)
         kept = _independent(triangle[:, :columns])
         if rows <= int(kept.sum()):
             raise NotApplicable(f"{int(kept.sum())} coefficients need more than {rows} rows with a weight")
@@ -89,7 +93,6 @@ class WeightedModel:
         count = int(kept.sum())
         inverse = np.linalg.inv(reduced[:count, :count])
         standard = inverse @ reduced[:count, count]
-        squares = float((triangle[:, columns] ** 2).sum())
         residual = float((reduced[count:, count] ** 2).sum())
         back = self._back(mean, scale, kept)
         centre = np.zeros(count)

@@ -11,6 +11,9 @@ from providers.measures.shared.sampling import uniforms
 
 _KEY = "relations_kept"
 
+_MOST_TRIPLES = 10**6
+"""Largest number of triples drawn of a field; the standard error of a share of as many is below 0.1 %."""
+
 
 def nearness_kept(source: Float64Array, destination: Float64Array) -> tuple[int, int]:
     """Count the triples that have a relation in the source, and those that keep it.
@@ -71,8 +74,9 @@ def _find(comparison: Comparison) -> Finding:
     before, after = comparison.sampled_matrices
     rows = len(before)
     total, kept, by_chance = 0, 0, 0.0
+    triples_drawn = min(comparison.options.sample, _MOST_TRIPLES)
     for column, name in enumerate(fields):
-        numbers = uniforms(3 * comparison.options.sample, comparison.stream, f"{_KEY}/{name}").reshape(-1, 3)
+        numbers = uniforms(3 * triples_drawn, comparison.stream, f"{_KEY}/{name}").reshape(-1, 3)
         triples = np.minimum((numbers * rows).astype(np.int64), rows - 1)
         total_here, kept_here = nearness_kept(before[triples, column], after[triples, column])
         total, kept = total + total_here, kept + kept_here

@@ -17,7 +17,7 @@ def interval_overlap(before: tuple[float, float], after: tuple[float, float]) ->
     Parameters
     ----------
     before, after : tuple of two floats
-        Estimate and standard error, above 0.
+        Estimate and standard error; the interval has a width (`has_width`).
 
     References
     ----------
@@ -30,6 +30,11 @@ def interval_overlap(before: tuple[float, float], after: tuple[float, float]) ->
         high.append(estimate + NORMAL_95 * error)
     common = min(high) - max(low)
     return (common / (high[0] - low[0]) + common / (high[1] - low[1])) / 2
+
+
+def has_width(estimate: float, error: float) -> bool:
+    """Whether the 95 % interval of an estimate has two different ends in float64."""
+    return estimate + NORMAL_95 * error > estimate - NORMAL_95 * error
 
 
 def _find(comparison: Comparison) -> Finding:
@@ -47,7 +52,7 @@ def _find(comparison: Comparison) -> Finding:
         row: dict[str, Any] = {"term": term} | dict(estimates.items())
         row["change"] = estimates["after"] - estimates["before"]
         row |= {f"{view}_error": error for view, error in errors.items()}
-        if errors["before"] > 0 and errors["after"] > 0:
+        if all(has_width(estimates[view], errors[view]) for view in ("before", "after")):
             row["change_in_errors"] = row["change"] / errors["before"]
             both = [(estimates[view], errors[view]) for view in ("before", "after")]
             row["overlap"] = interval_overlap(both[0], both[1])

@@ -45,6 +45,15 @@ def test_extremes_have_intervals() -> None:
     assert risk_of(none, None) is None
 
 
+@pytest.mark.parametrize("confidence", [1 - 2**-53, 0.9999999999999999])
+@pytest.mark.parametrize("attack", [0, 3, 10])
+def test_next_to_certainty_a_risk_has_no_limits(attack: int, confidence: float) -> None:
+    """The quantile of the normal distribution is infinite there, and both shares may be any."""
+    risk = risk_of(successes(attack, 10, confidence), successes(1, 10, confidence))
+    assert risk is not None
+    assert risk.low == 0 <= risk.value <= risk.high == 1
+
+
 @pytest.mark.parametrize(("attack", "control"), [(0.3, 0.1), (0.02, 0.01), (0.9, 0.5)])
 def test_the_interval_covers_the_risk_as_often_as_it_says(attack: float, control: float) -> None:
     """The share of 2,000 intervals at 90 % that cover the true risk is between .87 and .95."""

@@ -191,6 +191,8 @@ def test_weights_of_any_number_type_and_a_report_that_shows_what_is_undefined() 
         (["w"], [1, None], "missing, or not above 0"),
         (["w"], [1, 0], "missing, or not above 0"),
         (["w"], ["a", "b"], "is no number"),
+        (["w"], [9e18, 9e18], "sum to 1.8e+19 persons"),
+        (["w"], [1.7e308, 1.7e308], "sum to inf persons"),
     ],
 )
 def test_what_it_needs(weights: list[str], values: list[Any], words: str) -> None:

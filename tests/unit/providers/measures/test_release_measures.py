@@ -138,6 +138,18 @@ def test_what_cannot_be_explained() -> None:
     assert regress(lambda: [exact], 1).r_squared == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize("column", [0, 1])
+def test_numbers_beyond_float64_have_no_regression(column: int) -> None:
+    """Their deviation overflows, and a decomposition of what is left would not converge."""
+    table = np.column_stack([NUMBERS[:20, 0], NUMBERS[:20, 1]])
+    table[:2, column] = 1e300, -1e308
+    with (
+        np.errstate(all="ignore"),
+        pytest.raises(NotApplicable, match="too large, or too close to each other"),
+    ):
+        regress(lambda: [table], 1)
+
+
 def test_cramers_v() -> None:
     """Cramer's V agrees with scipy's for few and many levels; it is None for a single level."""
     one, two = RANDOM.integers(0, 4, 500), RANDOM.integers(0, 3, 500)

@@ -77,6 +77,18 @@ def test_samples_are_scaled_by_the_whole_source() -> None:
     assert extreme == {True, False}
 
 
+def test_a_sample_beyond_the_table_draws_no_more_triples_than_a_million() -> None:
+    """Two hundred million triples of two fields would take 10 GB."""
+    few = [table.slice(0, 40) for table in TABLES]
+    found = []
+    for sample in (10**6, 2 * 10**8):
+        options = MeasureOptions(only=["relations_kept"], sample=sample)
+        measured = assess(Release(*few), options, Stream(bytes(32), "measures", 1), pictures=False).measures
+        found.append(dict(measured["relations_kept"]))
+    assert found[0] == found[1]
+    assert 10**6 < found[0]["triples"] <= 2 * 10**6
+
+
 def test_intervals_cover_what_they_promise() -> None:
     """About 20 intervals of 400 samples may miss: between 6 and 36 with a probability of .999."""
     generator = np.random.default_rng(7)

@@ -25,7 +25,7 @@ from providers.measures.shared.weights import (
 )
 from providers.measures.utility.domain_totals import domain_totals, withheld
 from providers.measures.utility.weighted_correlations import weighted_correlation
-from providers.measures.utility.weighted_regression import interval_overlap
+from providers.measures.utility.weighted_regression import has_width, interval_overlap
 from providers.randomness.chacha20 import Stream
 from tests.naive import survey as naive
 
@@ -388,6 +388,28 @@ def test_estimates_that_are_undefined_are_absent() -> None:
     absent = [row for row in totals if row["field"] == "zero"]
     assert len(absent) == 3
     assert not any({"change_percent", "change_in_errors"} & set(row) for row in absent)
+
+
+def test_a_target_that_depends_on_a_field_has_no_errors_to_compare() -> None:
+    """The standard errors are then those of rounding, and an interval without width has no overlap."""
+    monthly = np.array([1000 + 7 * (13 * row % 40) for row in range(60)])
+    table = pa.table(
+        {"monthly": monthly, "yearly": 12 * monthly, "v": np.arange(60) % 11, "w": 1 + np.arange(60) % 3}
+    )
+    found = assessed(table, table, target="yearly")
+    for row in found.measures["weighted_regression"]["value"]["coefficients"]:
+        assert "overlap" not in row or row["overlap"] == pytest.approx(1)
+    assert not has_width(12.0, 1e-16)
+    assert not has_width(12.0, 0.0)
+    assert has_width(12.0, 1e-9)
+
+
+@pytest.mark.parametrize("values", [[1e-300, 0.0], [1e300, -1e308]])
+def test_a_target_beyond_float64_is_left_out(values: list[float]) -> None:
+    table = pa.table({"y": values * 10, "x": range(20), "w": [1.0, 2.0] * 10})
+    left_out = assessed(table, table, target="y").left_out
+    assert "too large, or too close to each other" in left_out["weighted_regression"]
+    assessed(table, table, target="x")
 
 
 def test_terms_that_depend_on_others_are_named() -> None:

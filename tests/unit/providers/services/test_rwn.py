@@ -1,6 +1,7 @@
 """RWN: what is refused with which words, what the report says, and the space that distances are in."""
 
 import math
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from providers.errors import ParameterError, SourceError
-from providers.neighbours.points import encode
+from providers.neighbours.points import UNKNOWN, check_kinds, encode, level_positions
 from providers.progress import no_progress
 from providers.randomness.chacha20 import Stream
 from providers.services.rwn import PROVIDER, RwnParams
@@ -301,6 +302,52 @@ def test_ordinals_are_places_of_levels() -> None:
     points = encode(TABLE, ["size"], ordinal=levels)
     assert points.numbers[:, 0].tolist() == [0, 1, 0.5, 0.5]
     assert points.codes[:, 0].tolist() == [0, 0, 1, 0]
+
+
+DAY = "1970-01-01"
+
+
+@pytest.mark.parametrize(
+    ("kind", "far", "levels"),
+    [
+        (pa.timestamp("s"), 2**40, [DAY, f"{DAY}T00:00:01"]),
+        (pa.timestamp("ns"), 1, [DAY, f"{DAY}T00:00:01"]),
+        (pa.timestamp("us", "Mars/Olympus"), 2**62, [f"{DAY}T00:00Z", f"{DAY}T00:00:01Z"]),
+        (pa.time64("ns"), 999, ["00:00", "00:00:01"]),
+        (pa.duration("ns"), 1, [0, 1]),
+        (pa.duration("s"), 2**60, [0, 1]),
+    ],
+)
+def test_levels_are_compared_with_times_to_the_nanosecond(
+    kind: pa.DataType, far: int, levels: list[Any]
+) -> None:
+    """Times beyond Python's are none of the levels, and none is rounded to one."""
+    second = {"s": 1, "us": 10**6, "ns": 10**9}[kind.unit]
+    field = pa.field("a", kind)
+    column = pa.chunked_array([pa.array([0, second, None, far, far], pa.int64()).cast(kind)])
+    positions = level_positions(column, field, levels)
+    np.testing.assert_array_equal(positions, [0, 1, math.nan, UNKNOWN, UNKNOWN])
+    with pytest.raises(ParameterError, match="named twice"):
+        check_kinds([], {"a": [*levels, levels[0]]}, pa.schema([field]))
+
+
+def test_dates_beyond_those_of_python_are_none_of_the_levels() -> None:
+    column = pa.chunked_array([pa.array([0, 2**31 - 1], pa.int32()).cast(pa.date32())])
+    assert level_positions(column, pa.field("a", pa.date32()), [DAY]).tolist() == [0, UNKNOWN]
+
+
+@pytest.mark.parametrize(
+    ("values", "levels"),
+    [
+        (pa.array([-0.0, 1.5, None, math.nan]), [0, 1.5]),
+        (pa.array([Decimal("0.0"), Decimal("1.5"), None, Decimal("9.0")], pa.decimal64(9, 1)), ["0", 1.5]),
+        (pa.array(["0", "1", None, "9"]).dictionary_encode(), ["0", "1"]),
+        (pa.array([b"0", b"1", None, b"9"], pa.binary(1)), ["MA==", "MQ=="]),
+    ],
+)
+def test_levels_of_other_types(values: pa.Array, levels: list[Any]) -> None:
+    positions = level_positions(pa.chunked_array([values]), pa.field("a", values.type), levels)
+    np.testing.assert_array_equal(positions, [0, 1, math.nan, UNKNOWN])
 
 
 def test_codes_that_look_like_numbers_are_categories_when_named() -> None:

@@ -115,6 +115,65 @@ def test_times_of_different_units_that_do_not_fit() -> None:
     assert raised.value.pointer == "/parameters/checks/1"
 
 
+MOMENTS = {
+    "a": pa.array([1, 2, 3, None], pa.timestamp("s", "UTC")),
+    "b": pa.array([10**9, 10**9, 3 * 10**9 + 1, 1], pa.timestamp("ns", "Europe/Dublin")),
+}
+
+
+@pytest.mark.parametrize(("text", "rows"), [("a <= b", [1]), ("b == a", [1, 2]), ("a != b", [0])])
+def test_moments_of_two_zones_and_units_are_compared(text: str, rows: list[int]) -> None:
+    assert broken(text, pa.table(MOMENTS)) == rows
+
+
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [
+        (pa.decimal128(38, 10), pa.decimal128(38, 0)),
+        (pa.decimal128(5, 2), pa.decimal256(70, 0)),
+        (pa.decimal128(5, -2), pa.decimal32(5, 2)),
+        (pa.decimal128(5, -2), pa.decimal128(5, -2)),
+        (pa.decimal64(9, 2), pa.decimal64(9, 2)),
+    ],
+)
+def test_decimals_of_two_types_are_compared_exactly(one: pa.DataType, two: pa.DataType) -> None:
+    values = [Decimal(100), Decimal(300), Decimal(200), None]
+    table = pa.table({"a": pa.array(values, one), "b": pa.array([*reversed(values[:3]), Decimal(100)], two)})
+    assert broken("a <= b", table) == [2]
+    assert broken("a >= 200", table) == [0]
+
+
+def test_a_comparison_beyond_the_widest_decimal_is_refused() -> None:
+    table = pa.table({"a": pa.array([1], pa.decimal256(76, 0)), "b": pa.array([1], pa.decimal256(76, 50))})
+    with pytest.raises(ParameterError, match="takes 126 digits, and a decimal has at most 76") as raised:
+        broken("a <= b", table)
+    assert raised.value.pointer == "/parameters/checks/0"
+    low = pa.table({"a": pa.array([None], pa.decimal128(38, -40))})
+    with pytest.raises(ParameterError, match="takes 78 digits"):
+        broken("a >= 0", low)
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        [["x", None], ["y", None]],  # each chunk holds a null of its own
+        [["x", *map(str, range(99))], [f"b{i}" for i in range(100)]],  # more than 8 bits can number
+    ],
+    ids=["nulls", "full"],
+)
+def test_a_repair_reads_any_dictionary(texts: list[list[str | None]]) -> None:
+    chunks = [
+        pa.DictionaryArray.from_arrays(pa.array(range(len(values)), pa.int8()), pa.array(values))
+        for values in texts
+    ]
+    column = pa.chunked_array(chunks)
+    table = pa.table({"a": column, "n": range(len(column))})
+    check = "a != 'x' or n < 1"
+    result = swap("DSWAP", table, {"swap_fields": ["n"], "checks": [check], "on_broken": "repair"})
+    assert result.provider["checks"]["by_check"][check] == {"before": 0, "after": 0, "newly_broken": 0}
+    assert result.table.schema == table.schema
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -3,6 +3,7 @@
 import datetime
 import math
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from providers import PROVIDERS
 from providers.errors import UnswappableError
 from providers.grouping.blocks import blocks
+from providers.grouping.equivalence_classes import Breaks, class_keys
 from providers.grouping.groups import BufferPool, Groups
 from providers.grouping.shuffle import shuffle_groups
 from providers.kernels.radix_sort import counted_runs
@@ -119,6 +121,41 @@ def test_breaks_are_exact() -> None:
         result, _ = assert_agree("CDSWAP", table, parameters)
         assert result is not None
         assert result.table["v"].to_pylist() == [2, 3, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (pa.decimal128(18, 2), ["-1.50", "0.00", "1.49", "1.50", None, "-9999999999999999.99"]),
+        (
+            pa.decimal128(38, 2),
+            ["-1.50", "9" * 36 + ".99", None, "-" + "9" * 36 + ".99", "92233720368547758.08"],
+        ),
+        (pa.decimal256(60, 1), ["1.5", None, "1" + "0" * 50, "-1" + "0" * 50 + ".5", "1.4"]),
+        (pa.decimal128(5, -2), ["100", "200", None, "-300"]),
+        (pa.decimal128(18, 2), [None, None]),
+    ],
+)
+@pytest.mark.parametrize(
+    "breaks", [[1.5], [-1.505, 1.491, 1.5], [-(2**70), 0, 92233720368547758.08, 2**70], [-(10**60), 10**60]]
+)
+def test_breaks_of_decimals_are_exact(
+    kind: pa.DataType, values: list[str | None], breaks: list[float]
+) -> None:
+    """A value is in the interval that the comparison of fractions gives, with up to 64 bits and with more."""
+    exact = [None if value is None else Decimal(value) for value in values]
+    padded = pa.chunked_array([pa.array([None, *exact, None], kind).slice(1, len(values))])
+    [keys] = class_keys(padded, Breaks(breaks=tuple(breaks)), pa.field("x", kind))
+    bounds = [Fraction(Decimal(str(each))) for each in breaks]
+    expected = [
+        None if value is None else sum(bound <= Fraction(value) for bound in bounds) for value in exact
+    ]
+    assert [key for key, value in zip(keys.tolist(), exact, strict=True) if value is not None] == [
+        each for each in expected if each is not None
+    ]
+    absent = {key for key, value in zip(keys.tolist(), exact, strict=True) if value is None}
+    assert len(absent) == 1
+    assert not absent & {each for each in expected if each is not None}
 
 
 def test_both_zeros_and_all_nan_are_one_class_under_every_classifier() -> None:

@@ -16,10 +16,12 @@ from providers.randomness.chacha20 import Stream
 from providers.swapping.exchange import sources
 from providers.swapping.permute import permute
 from providers.tables import columns as table_module
-from providers.tables.columns import null_mask
-from providers.tables.sort_keys import is_orderable, sort_keys
+from providers.tables.columns import combined, null_mask
+from providers.tables.equality import equality_codes
+from providers.tables.sort_keys import distinct, is_orderable, sort_keys
 from tests.naive.agreement import swap
 from tests.naive.swapping import same
+from tests.property.out_of_core import swap_out_of_core
 
 NAN = float("nan")
 
@@ -200,6 +202,71 @@ def test_dictionaries_of_chunks_are_brought_together() -> None:
     other = pa.DictionaryArray.from_arrays(pa.array([0, 1]), pa.array([[1], [3]]))
     with pytest.raises(SourceError, match="must share one dictionary"):
         permute(pa.chunked_array([nested, other]), pairing_of(4, 1))
+
+
+def coded(texts: list[Any]) -> pa.Array:
+    """Return the texts as a dictionary with 8-bit indices."""
+    return pa.DictionaryArray.from_arrays(pa.array(range(len(texts)), pa.int8()), pa.array(texts))
+
+
+FULL = pa.chunked_array([coded([f"a{i}" for i in range(100)]), coded([f"b{i}" for i in range(100)])])
+"""Column whose dictionaries hold more values together than their index type can number."""
+
+
+def test_dictionaries_that_together_are_too_many_are_read() -> None:
+    """Only their release needs narrow indices: they are read with wider ones, which keep the values."""
+    array = combined(FULL)
+    assert array.type == pa.dictionary(pa.int32(), pa.string())
+    assert array.to_pylist() == FULL.to_pylist()
+    assert len(np.unique(equality_codes(combined(pa.chunked_array([*FULL.chunks, FULL.chunk(0)]))))) == 200
+    assert not null_mask(FULL).any()
+    assert len(distinct(FULL)[1]) == 200
+
+
+def test_nested_dictionaries_that_differ_are_read() -> None:
+    """They are put one after the other, and equal values keep equal codes."""
+    chunks = [coded(lists) for lists in ([[1], [2], None], [[1], [2], None], [[3], [2]])]
+    column = pa.chunked_array(chunks)
+    assert combined(column).to_pylist() == column.to_pylist()
+    assert null_mask(column).tolist() == [False, False, True] * 2 + [False, False]
+    codes = equality_codes(combined(column)).tolist()
+    assert (codes[1], codes[4]) == (codes[7], codes[7])
+    assert len(set(codes)) == 4  # [1], [2], [3] and null
+
+
+@pytest.mark.parametrize(
+    ("service", "parameters"),
+    [
+        ("DSWAP", {"swap_fields": ["n"]}),
+        ("DSWAP", {"swap_fields": ["n"], "household": "a"}),
+        ("DSWAP", {"swap_fields": ["n"], "unit_id": "a"}),
+        ("DSWAP", {"swap_fields": ["n"], "rate": 0.5, "risk": {"key_fields": ["a"]}}),
+        ("CDSWAP", {"swap_fields": ["n"], "control_field": "a"}),
+        ("DDSWAP", {"swap_fields": ["n"], "control_field": "a", "block_size": 5}),
+        ("RWN", {"k": 3, "distance_fields": ["a"], "perturb_fields": ["n"]}),
+        ("RSWAP", {"hierarchy": ["g"], "risk_fields": ["a"]}),
+    ],
+)
+def test_services_read_dictionaries_that_together_are_too_many(
+    service: str, parameters: dict[str, Any]
+) -> None:
+    """The result is that of the same texts without a dictionary, and the field keeps its type."""
+    table = pa.table({"a": FULL, "n": range(200), "g": [0, 1] * 100})
+    moved = swap(service, table, parameters).table
+    assert moved.schema == table.schema
+    plain = swap(service, table.set_column(0, "a", FULL.cast(pa.string())), parameters).table
+    assert moved.select(["n", "g"]) == plain.select(["n", "g"])
+
+
+@pytest.mark.parametrize("nulls", ["swap", "keep"])
+def test_a_swap_of_dictionaries_that_together_are_too_many_is_refused(nulls: str) -> None:
+    """In memory and out of core: the values of the release do not fit its type."""
+    table = pa.table({"a": FULL})
+    parameters = {"swap_fields": ["a"], "nulls": nulls}
+    with pytest.raises(SourceError, match="more values together than dictionary"):
+        swap("DSWAP", table, parameters)
+    with pytest.raises(SourceError, match="more values together than dictionary"):
+        swap_out_of_core("DSWAP", table, parameters, 4096, 7)
 
 
 @pytest.mark.parametrize("kind", [pa.int8(), pa.int64(), pa.float32(), pa.decimal64(9, 2), pa.bool_()])

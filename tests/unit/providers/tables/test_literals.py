@@ -1,12 +1,14 @@
 """JSON values as values of a field's type: accepted values, and the messages for others."""
 
 import datetime
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from providers.errors import ParameterError
+from providers.localities.domains import domain_of
 from providers.tables.literals import literal
 from tests.unit.providers.test_params import SCHEMA, refused
 
@@ -57,3 +59,27 @@ def test_moments_without_an_offset_are_in_the_fields_zone() -> None:
 def test_a_folder_of_time_zones_is_no_zone() -> None:
     with pytest.raises(ParameterError, match="as the field's time zone is not known"):
         literal("2024-07-01", pa.field("f", pa.timestamp("us", "America")), "a break", "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (pa.decimal128(38, 2), "9" * 36 + ".99"),
+        (pa.decimal128(38, 2), "-" + "1" * 36 + ".01"),
+        (pa.decimal256(76, 0), "1" * 76),
+        (pa.decimal256(76, 76), "0." + "7" * 76),
+        (pa.decimal128(38, -2), "9" * 36 + "00"),
+    ],
+)
+def test_decimals_keep_all_of_their_digits(kind: pa.DataType, value: str) -> None:
+    field = pa.field("f", kind)
+    assert literal(value, field, "replacement", "").as_py() == Decimal(value)
+    for refused_value in (value + "1" if "." in value else value + ".1", value.replace("-", "") + "e999999"):
+        with pytest.raises(ParameterError, match="must be a number of at most"):
+            literal(refused_value, field, "replacement", "")
+
+
+def test_a_domain_of_decimals_keeps_all_of_its_digits() -> None:
+    field = pa.field("f", pa.decimal128(38, 2))
+    ends = domain_of({"f": ["-" + "9" * 36 + ".99", "9" * 36 + ".98"]}, field)
+    assert ends == (1 - 10**38, 10**38 - 2)

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 
+from app.callers import THE_SERVICE
 from app.engine import local_engine
 from app.engine.engine import Progress
 from app.errors import (
@@ -358,6 +359,20 @@ def test_a_running_job_is_not_deleted(service: Running) -> None:
     service.loop.do(service.jobs.delete(held.id))
     with pytest.raises(NotFound):
         service.get(held)
+
+
+def test_of_concurrent_deletions_of_a_job_one_finds_it(service: Running) -> None:
+    job = service.run(people())
+    found = service.loop.do(service.jobs.get(job.id))
+
+    async def found_before(_: str) -> Job:
+        return found
+
+    late = service.jobs.on_behalf_of(THE_SERVICE)
+    late._job_to_change = found_before  # type: ignore[method-assign]
+    service.loop.do(service.jobs.delete(job.id))
+    with pytest.raises(NotFound, match=job.id):
+        service.loop.do(late.delete(job.id))
 
 
 def test_a_plan_says_what_a_run_would_do_and_stores_nothing(service: Running) -> None:

@@ -493,11 +493,11 @@ class Buffers:
         )
 
     def _admit(self, submission: SubmissionOptions, caller: Caller) -> bool:
-        """Reject a caller at its limit, and return whether its key was used; `_insert` checks both again."""
+        """Reject a caller at its limit, and return whether its key has a buffer; `_insert` checks both."""
         with self._stores.database.read() as session:
             now = moment(session)
             self._limits.admit_buffer(session, caller.owner, 1, now)
-            return self._idempotency.is_known(session, caller.owner, submission, now)
+            return self._buffer_of_key(session, submission, caller, now) is not None
 
     def _made_by_earlier_request(self, submission: SubmissionOptions, caller: Caller) -> Buffer:
         """Return the buffer made under the key. Raises IdempotencyKeyReused, Unavailable."""
@@ -513,7 +513,17 @@ class Buffers:
     def _made_under_key(
         self, session: Transaction, submission: SubmissionOptions, caller: Caller, now: datetime
     ) -> Buffer | None:
-        buffer_id = self._idempotency.resource(session, caller.owner, submission, now)
+        """Return the buffer that an equal request has made. Raises IdempotencyKeyReused."""
+        buffer = self._buffer_of_key(session, submission, caller, now)
+        if buffer is not None:
+            self._idempotency.resource(session, caller.owner, submission, now)
+        return buffer
+
+    def _buffer_of_key(
+        self, session: Transaction, submission: SubmissionOptions, caller: Caller, now: datetime
+    ) -> Buffer | None:
+        """Return the buffer made under the key by any request; None also if it has expired."""
+        buffer_id = self._idempotency.resource_of_any_request(session, caller.owner, submission, now)
         # Visible to the caller only: a changed row of the key could name another's buffer.
         return buffers.find(session, buffer_id, now, caller) if buffer_id is not None else None
 

@@ -85,6 +85,16 @@ def test_an_upload_under_a_key_is_kept_once(service: Running) -> None:
     assert upload(service, idempotency_key="upload").id != first.id
 
 
+def test_a_key_is_used_again_when_its_buffer_has_expired(start: Start) -> None:
+    """Also before the buffer is purged, and by another request."""
+    one = start(buffer_ttl=0.5, purge_interval=3600)
+    first = upload(one, idempotency_key="k")
+    while first.expires_at > upload(one).created_at:
+        """A buffer's time passes."""
+    second = upload(one, CSV[:-8], idempotency_key="k")
+    assert second.id != first.id
+
+
 def test_uploads_at_once_under_one_key_make_one_buffer(service: Running) -> None:
     terms = SubmissionOptions(idempotency_key="at once", request_fingerprint="call")
     before = len(blobs_of(service.settings))

@@ -369,7 +369,7 @@ def test_of_concurrent_deletions_of_a_job_one_finds_it(service: Running) -> None
         return found
 
     late = service.jobs.on_behalf_of(THE_SERVICE)
-    late._job_to_change = found_before  # type: ignore[method-assign]
+    late._job_to_change = found_before  # type: ignore[method-assign, assignment]
     service.loop.do(service.jobs.delete(job.id))
     with pytest.raises(NotFound, match=job.id):
         service.loop.do(late.delete(job.id))

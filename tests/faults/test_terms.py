@@ -139,6 +139,23 @@ def test_a_job_that_runs_past_its_deadline_is_stopped(service: Running) -> None:
     assert service.run(people(), deadline_seconds=600).state == "succeeded"
 
 
+def test_a_job_does_not_succeed_after_its_deadline(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if the timer of the deadline is late."""
+    one = start(workers=2, small_table_bytes=0)
+    monkeypatch.setattr(one.jobs._dispatcher, "_stop_at_deadline", lambda *_: None)
+    job = one.submit(people(), seed=doings.HELD, deadline_seconds=8.0)
+    one.wait_until_held(job)
+    assert job.deadline is not None
+    while one.run(people()).created_at <= job.deadline:
+        """The deadline passes."""
+    one.open_gate(job)
+    failed = one.end(job)
+    assert failed.error is not None
+    assert (failed.state, failed.error["code"]) == ("failed", "deadline_exceeded")
+    assert "discarded" in failed.error["detail"]
+    assert (failed.destination_blob, failed.source_blob) == (None, None)
+
+
 def test_a_job_still_queued_at_its_deadline_does_not_run(start: Start) -> None:
     one = start(workers=1)
     held = one.submit(people(), seed=doings.HELD)

@@ -20,7 +20,7 @@ from app.engine.local_engine import EmbeddedEngine
 from app.engine.worker_process import WorkerSetup
 from app.errors import MemoryLimit, TooLarge, Unavailable
 from app.formats.errors import FormatError
-from app.jobs.failure_errors import error_of
+from app.jobs.failure_errors import request_error
 from app.requests.source import ParsedTable
 from app.settings import Settings
 from app.worker.run_parse import ParseTask, run_parse, tables_of
@@ -94,4 +94,4 @@ class BodyParser:
             return TooLarge(failure.message)
         if failure.code in (TIME_LIMIT, WORKER_DIED, WORKER_LOST, CANCELLED):
             return Unavailable("the body could not be parsed in time; try again, or upload the table")
-        return error_of(failure)
+        return request_error(failure)

@@ -20,6 +20,7 @@ ATTEMPTS_EXHAUSTED = "attempts_exhausted"
 RELEASED_BEFORE = "released_before"
 REVISION_GONE = "revision_gone"
 DEADLINE_EXCEEDED = "deadline_exceeded"
+BLOB_MISSING = "blob_missing"
 
 
 NOT_ITS_FAULT = frozenset({WORKER_LOST, CLUSTER_LOST})

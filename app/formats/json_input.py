@@ -123,12 +123,13 @@ def refuse_unknown(declared: Mapping[str, Any], names: Mapping[str, Any]) -> Non
 
 
 def named_types(fields: Any) -> Any:
-    """Return field -> type, also for a list of names and types as in every response with rows."""
-    if isinstance(fields, list) and all(
-        isinstance(field, dict) and field.keys() == {"name", "type"} for field in fields
-    ):
-        return {field["name"]: field["type"] for field in fields}
-    return fields
+    """Return field -> type, also for a list of names and types as in every response with rows.
+
+    Raises FormatError: the list has something else, or a name twice. What is no list is returned unchanged.
+    """
+    if not isinstance(fields, list):
+        return fields
+    return {name: type_text for name, type_text, _ in _statements(fields)}
 
 
 def declared_types(fields: Fields | None) -> dict[str, Any]:
@@ -161,16 +162,18 @@ def _statements(fields: Fields | None) -> list[tuple[str, str, str]]:
     if type(fields) is not list:
         _refuse_fields("/fields")
     statements: list[tuple[str, str, str]] = []
+    names: set[str] = set()
     for index, field in enumerate(fields):
         match field:
             case {"name": str(), "type": str()} if len(field) == 2:
                 pass
             case _:
                 _refuse_fields(f"/fields/{index}")
-        if any(field["name"] == name for name, _, _ in statements):
+        if field["name"] in names:
             raise FormatError(
                 f"field '{field['name']}' is listed twice; name each once", f"/fields/{index}/name"
             )
+        names.add(field["name"])
         statements.append((field["name"], field["type"], f"/fields/{index}/type"))
     return statements
 

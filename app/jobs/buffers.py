@@ -10,9 +10,9 @@ from typing import ParamSpec, TypeVar
 
 from app.callers import Caller
 from app.engine.engine import Failure, TaskFunction
-from app.errors import Forbidden, NotFound, TooLarge, Unavailable, storage_error
+from app.errors import AppError, Forbidden, NotFound, TooLarge, Unavailable, storage_error
 from app.ids import new_id
-from app.jobs.failure_errors import error_of
+from app.jobs.failure_errors import request_error
 from app.jobs.fairness.limits import Limits
 from app.jobs.fairness.turns import Turns
 from app.jobs.idempotency import Idempotency
@@ -352,7 +352,7 @@ class Buffers:
             most = self._settings.max_table_bytes
             form = self._stores.lease.digest_form
             task = CopyTask(access, table, tuple(drop), dict(types), tuple(null_tokens), most, draft, form)
-            stored = await self._write(run_copy, task, caller, None)
+            stored = await self._write(run_copy, task, caller, None, _rows_gone())
         except BaseException:
             await self._in_thread(self._stores.drop, [table.id])
             raise
@@ -368,7 +368,7 @@ class Buffers:
         try:
             return self._stores.open_blob(blob_of_buffer(source))
         except BlobMissing:
-            raise NotFound("the rows were deleted or have expired just now") from None
+            raise _rows_gone() from None
 
     def discard(self, stored: StoredTable) -> None:
         """Delete a stored table, unless a row names it. Blocking."""
@@ -462,8 +462,12 @@ class Buffers:
         task: IngestTask | CopyTask,
         caller: Caller,
         gone: Callable[[], Awaitable[None]] | None,
+        missing: AppError | None = None,
     ) -> StoredTable:
-        """Run the task that writes a table; return the table. The task is known by the table's blob."""
+        """Run the task that writes a table; return the table. The task is known by the table's blob.
+
+        ``missing``: error to raise if the table that the task reads was deleted.
+        """
         running = self._turns.run(task.table.id, function, task, caller)
         left = asyncio.ensure_future(gone()) if gone is not None else None
         try:
@@ -479,7 +483,7 @@ class Buffers:
                 await self._turns.cancel(task.table.id)
         outcome = running.result()
         if isinstance(outcome, Failure):
-            raise error_of(outcome)
+            raise request_error(outcome, missing)
         return StoredTable(
             access=task.table,
             digest=outcome["digest"],
@@ -489,11 +493,11 @@ class Buffers:
         )
 
     def _admit(self, submission: SubmissionOptions, caller: Caller) -> bool:
-        """Reject a caller at its limit, and return whether its key was used; `_insert` checks both again."""
+        """Reject a caller at its limit, and return whether its key has a buffer; `_insert` checks both."""
         with self._stores.database.read() as session:
             now = moment(session)
             self._limits.admit_buffer(session, caller.owner, 1, now)
-            return self._idempotency.is_known(session, caller.owner, submission, now)
+            return self._buffer_of_key(session, submission, caller, now) is not None
 
     def _made_by_earlier_request(self, submission: SubmissionOptions, caller: Caller) -> Buffer:
         """Return the buffer made under the key. Raises IdempotencyKeyReused, Unavailable."""
@@ -509,7 +513,17 @@ class Buffers:
     def _made_under_key(
         self, session: Transaction, submission: SubmissionOptions, caller: Caller, now: datetime
     ) -> Buffer | None:
-        buffer_id = self._idempotency.resource(session, caller.owner, submission, now)
+        """Return the buffer that an equal request has made. Raises IdempotencyKeyReused."""
+        buffer = self._buffer_of_key(session, submission, caller, now)
+        if buffer is not None:
+            self._idempotency.resource(session, caller.owner, submission, now)
+        return buffer
+
+    def _buffer_of_key(
+        self, session: Transaction, submission: SubmissionOptions, caller: Caller, now: datetime
+    ) -> Buffer | None:
+        """Return the buffer made under the key by any request; None also if it has expired."""
+        buffer_id = self._idempotency.resource_of_any_request(session, caller.owner, submission, now)
         # Visible to the caller only: a changed row of the key could name another's buffer.
         return buffers.find(session, buffer_id, now, caller) if buffer_id is not None else None
 
@@ -601,3 +615,7 @@ class Buffers:
         except asyncio.CancelledError:
             await asyncio.wait([running])
             raise
+
+
+def _rows_gone() -> NotFound:
+    return NotFound("the rows were deleted or have expired just now")

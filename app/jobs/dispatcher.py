@@ -30,7 +30,7 @@ from app.jobs.failure_errors import problem_of
 from app.jobs.fairness.turns import Turns
 from app.jobs.job_metrics import JobMetrics
 from app.jobs.maintenance.takeover import Takeover
-from app.jobs.recorder import Recorder, requeue
+from app.jobs.recorder import DeadlinePassed, Recorder, requeue
 from app.jobs.reference_writer import ReferenceWriter
 from app.jobs.states import State, Step
 from app.jobs.stores import Stores
@@ -62,6 +62,8 @@ _MOST_ATTEMPTS = 10
 """Attempts of a job after which it fails if the fork server or the cluster is lost again."""
 
 _OVERDUE = Failure(DEADLINE_EXCEEDED, "the job had not ended by its deadline, and was stopped")
+
+_TOO_LATE = Failure(DEADLINE_EXCEEDED, "the job had not ended by its deadline; its result was discarded")
 
 _LATE = Failure(DEADLINE_EXCEEDED, "the job was still queued at its deadline, and did not run")
 
@@ -515,6 +517,8 @@ class Dispatcher:
             except SeriesMoved:
                 ended = named = False
                 moved_on = True
+            except DeadlinePassed:
+                ended, named = self._recorder.record_end(job, Step.EXPIRE, error=problem_of(_TOO_LATE)), False
         if isinstance(task, SwapTask):
             if named:
                 self._stores.mark_named([task.destination.id])

@@ -1,9 +1,11 @@
 """Map a task's failure to the error that its caller gets and to the problem document of its job."""
 
+import logging
 from typing import Any
 
 from app.engine.engine import (
     ATTEMPTS_EXHAUSTED,
+    BLOB_MISSING,
     CANCELLED,
     CLUSTER_LOST,
     DEADLINE_EXCEEDED,
@@ -36,6 +38,8 @@ from app.errors import (
 )
 from providers.errors import ParameterError, ProviderError, ReversibleError, SourceError, UnswappableError
 
+_log = logging.getLogger("rowveil.jobs")
+
 _APP_ERRORS: dict[str, type[AppError]] = {
     MEMORY_LIMIT: MemoryLimit,
     TOO_LARGE: TooLarge,
@@ -60,10 +64,24 @@ _PROVIDER_ERRORS: dict[str, type[ProviderError]] = {
 
 
 def error_of(failure: Failure) -> AppError | ProviderError:
-    """Return the error to raise for a task that a request waits for."""
+    """Return the error of a failed task."""
     if failure.code in _PROVIDER_ERRORS:
         return _PROVIDER_ERRORS[failure.code](failure.message, failure.pointer)
     return _APP_ERRORS.get(failure.code, AppError)(failure.message, failure.pointer)
+
+
+def request_error(failure: Failure, missing: AppError | None = None) -> AppError | ProviderError:
+    """Return the error to raise for a task that a request waits for; log an unexpected failure.
+
+    ``missing``: error to raise if a table was deleted before the task had read it.
+    """
+    if failure.code == BLOB_MISSING and missing is not None:
+        return missing
+    error = error_of(failure)
+    if type(error) is not AppError:
+        return error
+    _log.error("a task of the request failed: %s", " < ".join(failure.trace) or failure.code)
+    return AppError("the service failed at this request; its log has the cause under the request's id")
 
 
 def problem_of(failure: Failure) -> dict[str, Any]:

@@ -40,12 +40,13 @@ class Idempotency:
             )
         return known.resource
 
-    def is_known(
+    def resource_of_any_request(
         self, session: Transaction, owner: str, submission: SubmissionOptions, moment: datetime
-    ) -> bool:
-        """Whether any request has made something under the key."""
+    ) -> str | None:
+        """Return the id of the job or buffer made under the key, also by a different request."""
         key = submission.idempotency_key
-        return key is not None and idempotency.find(session, owner, key, moment) is not None
+        known = None if key is None else idempotency.find(session, owner, key, moment)
+        return None if known is None else known.resource
 
     def keep(
         self, session: Transaction, owner: str, submission: SubmissionOptions, resource: str, moment: datetime

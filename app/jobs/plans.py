@@ -10,12 +10,12 @@ from app.callers import Caller
 from app.engine.engine import Failure, TaskFunction
 from app.errors import InvalidRequest, Unavailable
 from app.ids import new_id
-from app.jobs.failure_errors import error_of
+from app.jobs.failure_errors import request_error
 from app.jobs.fairness.turns import Turns
 from app.jobs.requests import GivenTable, StoredTable, TableOf
 from app.jobs.stores import Stores
 from app.settings import Settings
-from app.store.blobs.sealed_files import BlobAccess
+from app.store.blobs.sealed_files import BlobAccess, BlobMissing
 from app.store.sql import buffers
 from app.store.sql.bindings import blob_of_buffer
 from app.store.sql.replicas import moment
@@ -44,7 +44,7 @@ class Plans:
         loop = asyncio.get_running_loop()
         content, rows = await loop.run_in_executor(self._threads, self._content, source, caller)
         task = PlanTask(service, params.model_dump(mode="json", by_alias=True), content, rows)
-        return await self._run(run_plan, task, caller)
+        return await self._run(run_plan, task, source, caller)
 
     async def trial(
         self, service: str, params: StrictModel, source: GivenTable, rows: int, caller: Caller
@@ -53,9 +53,11 @@ class Plans:
         loop = asyncio.get_running_loop()
         content, _ = await loop.run_in_executor(self._threads, self._content, source, caller)
         task = TrialTask(service, params.model_dump(mode="json", by_alias=True), content, rows)
-        return await self._run(run_trial, task, caller)
+        return await self._run(run_trial, task, source, caller)
 
-    async def _run(self, function: TaskFunction, task: Any, caller: Caller) -> dict[str, Any]:
+    async def _run(
+        self, function: TaskFunction, task: Any, source: GivenTable, caller: Caller
+    ) -> dict[str, Any]:
         task_id = new_id()
         running = self._turns.run(task_id, function, task, caller)
         try:
@@ -67,7 +69,7 @@ class Plans:
             raise Unavailable("no worker became free in time; try again")
         outcome = running.result()
         if isinstance(outcome, Failure):
-            raise error_of(outcome)
+            raise request_error(outcome, _no_buffer(source) if isinstance(source, str) else None)
         return outcome
 
     def _content(self, source: GivenTable, caller: Caller) -> tuple[bytes | BlobAccess, int]:
@@ -77,11 +79,18 @@ class Plans:
             with self._stores.database.read() as session:
                 buffer = buffers.find(session, source, moment(session), caller)
             if buffer is None:
-                raise InvalidRequest(f"there is no buffer '{source}'", "/source/buffer")
-            return self._stores.open_blob(blob_of_buffer(buffer)), buffer.row_count
+                raise _no_buffer(source)
+            try:
+                return self._stores.open_blob(blob_of_buffer(buffer)), buffer.row_count
+            except BlobMissing:  # deleted since its row was read
+                raise _no_buffer(source) from None
         assert not isinstance(source, TableOf)  # only attacks take a table of another job
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, source.schema) as writer:
             writer.write_table(source)
         plain: bytes = sink.getvalue().to_pybytes()
         return plain, source.num_rows
+
+
+def _no_buffer(buffer_id: str) -> InvalidRequest:
+    return InvalidRequest(f"there is no buffer '{buffer_id}'", "/source/buffer")

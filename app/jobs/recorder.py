@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
@@ -26,6 +27,10 @@ from app.worker.tasks import JobTask, SwapTask
 from providers.results import NewPairs
 from providers.selection.seeds import candidate_seed
 from providers.tables.digest import form_of
+
+
+class DeadlinePassed(Exception):
+    """The deadline of a job passed before its success was recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +109,8 @@ class Recorder:
     def end(self, session: Transaction, job: Job, step: Step, **values: Any) -> End | None:
         """Write the end within a transaction; None if the job has moved on, or this replica's lease expired.
 
-        Raises SeriesMoved: the job must run again, since another one has added a wave to its series.
+        Raises SeriesMoved (the job must run again, since another one has added a wave to its series),
+        DeadlinePassed (the job has not ended in time, so that it must fail).
 
         The destination's blob is claimed under the replica's lease. Otherwise the lease could be ended
         before this transaction commits, and another replica's sweep would move the file, which no row names
@@ -123,7 +129,10 @@ class Recorder:
             original = jobs.find(session, job.rerun_of, "manifest")
             if original is not None:
                 values |= _reproduced(original, values)
-        values = {"finished_at": replicas.moment(session), "outcome": outcome_of(ended, {})} | values
+        now = replicas.moment(session)
+        if ended is State.SUCCEEDED and _is_late(job, now):
+            raise DeadlinePassed
+        values = {"finished_at": now, "outcome": outcome_of(ended, {})} | values
         moved = jobs.move(
             session, job.id, sources(step), ended, attempt=job.attempt, **values, **released_columns(job)
         )
@@ -143,6 +152,14 @@ class Recorder:
         for end in ends:
             self._job_metrics.count_end(end.job, end.state, end.values)
         self._stores.delete_blobs(unnamed)
+
+
+def _is_late(job: Job, now: datetime) -> bool:
+    """Whether the job's result must be discarded because its deadline has passed.
+
+    A destination that has been written to its reference is a release, which the ledger must list.
+    """
+    return job.deadline is not None and now > job.deadline and job.destination_reference is None
 
 
 def add_fingerprints(sealer: Sealer, seed: bytes, report: dict[str, Any] | None) -> None:

@@ -247,9 +247,10 @@ class JobService:
     async def delete(self, job_id: str) -> None:
         """Delete the job and its tables; its audit lines stay. Raises NotFound, Forbidden, StateConflict."""
         job = await self._job_to_change(job_id)
-        delete = self._transactions.delete_ended
-        if not job.ended or not await self._in_thread(delete, self._caller, job):
+        if not job.ended:
             raise StateConflict(f"the job is {job.state}: cancel it before you delete it")
+        if not await self._in_thread(self._transactions.delete_ended, self._caller, job):
+            raise NotFound(f"there is no job '{job_id}'")  # a concurrent request has deleted it
 
     # -------------------------------------------------------------------------------------- read jobs
 

@@ -122,7 +122,7 @@ class JobTransactions:
             jobs.request_cancel(session, job_id)
 
     def delete_ended(self, caller: Caller, job: Job) -> bool:
-        """Delete a job that has ended, its tables and its idempotency key; False if it has not ended."""
+        """Delete a job that has ended, its tables and its idempotency key; False if there is none."""
         with self._stores.database.write() as session:
             deleted = jobs.delete_ended(session, job.id)
             blobs = [job.source_blob, job.destination_blob, job.control_blob]

@@ -1,4 +1,4 @@
-"""Name, label and notes of a job or a buffer, as a request gives or changes them."""
+"""Texts for people: name, label and notes of a job or a buffer, and the reason of a release."""
 
 import re
 from typing import Annotated, Self
@@ -13,6 +13,9 @@ from providers.params import StrictModel
 MOST_CHARACTERS = 120
 """Largest length of a name or a label."""
 
+MOST_REASON = 500
+"""Largest length of a reason, in characters."""
+
 MOST_NOTES = 2000
 """Largest length of notes, in characters."""
 
@@ -21,6 +24,9 @@ _LINE = r"^[^\x00-\x1f\x7f]*$"
 
 _TEXT = r"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*$"
 """Text with line ends and tabs, without other control characters."""
+
+_NONBLANK = r"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*[^\x00-\x1f\x7f\s][^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*$"
+"""The same with a character that is no space."""
 
 
 def _matching(pattern: str, hint: str) -> AfterValidator:
@@ -49,6 +55,13 @@ Notes = Annotated[
     StringConstraints(strip_whitespace=True, max_length=MOST_NOTES),
     _matching(_TEXT, "only line ends and tabs are taken"),
     Field(json_schema_extra={"pattern": _TEXT}),
+]
+
+Reason = Annotated[
+    str,
+    StringConstraints(strip_whitespace=True, min_length=1, max_length=MOST_REASON),
+    _matching(_TEXT, "only line ends and tabs are taken"),
+    Field(json_schema_extra={"pattern": _NONBLANK}),
 ]
 
 

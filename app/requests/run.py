@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, create_model, model
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
+from app.requests.annotations import Reason
 from app.requests.run_attacks import RunAttacks, attack_options_of_run
 from app.requests.seed import SeedValue
 from app.requests.source import SentTo, Source
@@ -87,7 +88,7 @@ class RunRequest(SubmissionBody):
     or `target`, of `measures`."""
     retain_source: bool = False
     """true: keep the source, sealed, as long as the job, so that a rerun needs no source."""
-    release_reason: Annotated[str, Field(min_length=1, max_length=500)] | SkipJsonSchema[None] = Field(
+    release_reason: Reason | SkipJsonSchema[None] = Field(
         default=None, examples=["corrected rows replace the release of May"]
     )
     """Reason for releasing a source again, for `GET /v1/ledger`. Some projects require it. [up to 500

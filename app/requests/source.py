@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Self
 
 import pyarrow as pa
-from pydantic import BeforeValidator, Field, JsonValue, SkipValidation, model_validator
+from pydantic import BeforeValidator, Field, JsonValue, SkipValidation, ValidationError, model_validator
 from pydantic.json_schema import SkipJsonSchema
-from pydantic_core import PydanticCustomError
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from app.formats.csv_output import Formulas
 from app.formats.errors import FormatError
@@ -38,6 +38,17 @@ class ParsedTable:
         return pa.ipc.open_stream(self.stream).read_all()
 
 
+def _types_of(fields: Any) -> Any:
+    """Return field -> type as `named_types`; the error of a wrong list names the entry at fault."""
+    try:
+        return named_types(fields)
+    except FormatError as error:
+        place = [int(part) if part.isdigit() else part for part in error.pointer.split("/")[2:]]
+        fault = PydanticCustomError("fields", "{message}", {"message": error.message})
+        errors: list[InitErrorDetails] = [{"type": fault, "loc": tuple(place), "input": fields}]
+        raise ValidationError.from_exception_data("fields", errors) from None
+
+
 _REFERENCE_EXAMPLES = ["s3://bucket/people.parquet", "file:///data/people.csv.gz"]
 
 
@@ -56,7 +67,7 @@ class Source(CsvWriting):
     media_type: str | SkipJsonSchema[None] = Field(default=None, examples=["text/csv; charset=utf-8"])
     """Media type of the reference: an Arrow stream, Parquet or CSV. Default: derived from the suffix of
     its name; a trailing `.gz` marks gzip compression."""
-    fields: Annotated[dict[str, str], BeforeValidator(named_types)] | SkipJsonSchema[None] = Field(
+    fields: Annotated[dict[str, str], BeforeValidator(_types_of)] | SkipJsonSchema[None] = Field(
         default=None, examples=[{"age": "int64", "income": "decimal(12,2)"}]
     )
     """Field -> type, for fields whose type is not to be inferred: `int64`, `float64`, `decimal(p,s)`,

@@ -91,7 +91,10 @@ def _parsed(body: bytes) -> Outcome:
 
 def _table(form: str, values: Any, fields: Any) -> tuple[bytes | None, str, str]:
     """Return the stream of the table, or what is wrong with it and where."""
-    fields = named_types(fields)
+    try:
+        fields = named_types(fields)
+    except FormatError as error:
+        return None, error.message, error.pointer
     if fields is not None and not (
         type(fields) is dict and all(type(type_text) is str for type_text in fields.values())
     ):

@@ -14,13 +14,15 @@ import orjson
 import pyarrow as pa
 
 from app import __version__
-from app.engine.engine import MEMORY_LIMIT, Failure, Outcome
+from app.engine.engine import BLOB_MISSING, MEMORY_LIMIT, Failure, Outcome
 from app.engine.progress_file import ProgressFile
+from app.engine.worker_process import failure_of
 from app.formats.errors import FormatError
 from app.formats.json_output import SMALL_BYTES, encoded_size, json_rows
 from app.store.blobs.column_reader import BlobTable, write_tables
 from app.store.blobs.disk_space import Reservation
 from app.store.blobs.scratch import SealedScratch
+from app.store.blobs.sealed_files import BlobMissing
 from app.telemetry import tracing
 from app.worker.attack_figures import attack_figures
 from app.worker.headline import with_headline
@@ -60,7 +62,7 @@ _MEASURED_BEFORE_ATTACKS = 0.5
 
 
 def returns_user_errors(function: Callable[[T], dict[str, Any]]) -> Callable[[T], Outcome]:
-    """Decorate a task function: errors meant for the caller become a Failure."""
+    """Decorate a task function: errors meant for the caller, and a missing table, become a Failure."""
 
     @wraps(function)
     def wrapped(task: T) -> Outcome:
@@ -70,6 +72,8 @@ def returns_user_errors(function: Callable[[T], dict[str, Any]]) -> Callable[[T]
             return Failure(error.code, error.message, error.pointer)
         except TooLargeForMemory as error:
             return Failure(MEMORY_LIMIT, str(error))
+        except BlobMissing as error:
+            return replace(failure_of(error), code=BLOB_MISSING)
 
     return wrapped
 

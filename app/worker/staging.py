@@ -27,7 +27,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-from app.engine.engine import CANCELLED, INTERNAL_ERROR, STORAGE_AWAY, STORAGE_FULL, Failure, Outcome
+from app.engine.engine import BLOB_MISSING, CANCELLED, STORAGE_AWAY, STORAGE_FULL, Failure, Outcome
 from app.engine.progress_file import make_progress_file
 from app.engine.worker_process import failure_of
 from app.errors import NO_ROOM
@@ -64,7 +64,11 @@ _LOCK = "lock"
 _STEPS = (PrepareTask, PieceTask, UnitTask, GatherTask, AlignTask, SectionTask, FinishTask)
 """Tasks of a divided job after its first one."""
 
-_GONE = Failure(INTERNAL_ERROR, "a table of the job was deleted before the job began")
+_GONE = Failure(
+    BLOB_MISSING,
+    "a table of the job was deleted before the job began",
+    trace=("an object of the task is not in the bucket",),
+)
 
 _FULL = Failure(
     STORAGE_FULL,

@@ -94,6 +94,7 @@ def test_a_form_takes_them_and_its_key_stands_for_them(api: Api) -> None:
     assert first.json() == again.json()
     assert _annotations(first.json()) == {"name": "People", "notes": "two\nlines"}
     api.problem(upload(name="Others"), 422, "idempotency_key_reused")
+    api.problem(upload(label="People", notes="two\nlines"), 422, "idempotency_key_reused")
 
 
 def test_a_rerun_takes_name_and_label_over(api: Api) -> None:

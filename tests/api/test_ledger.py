@@ -174,6 +174,22 @@ def test_a_policy_requires_a_reason(member: Callable[[str, str], Api]) -> None:
     assert failed["error"]["errors"][0]["pointer"] == "/release_reason"
 
 
+@pytest.mark.parametrize(
+    ("reason", "why"),
+    [
+        ("", "at least 1 character"),
+        (" \n\u00a0", "at least 1 character"),
+        ("a\0", "control characters"),
+        ("x" * 501, "500"),
+    ],
+)
+def test_a_reason_that_cannot_be_kept_is_rejected(api: Api, reason: str, why: str) -> None:
+    body = {"source": {"rows": people(8)}, "parameters": PARAMETERS, "release_reason": reason}
+    problem = api.problem(api.client.post("/v1/services/DSWAP", json=body), 422, "invalid_request")
+    assert problem["errors"][0]["pointer"] == "/release_reason"
+    assert why in problem["errors"][0]["message"]
+
+
 def test_a_policy_refuses(member: Callable[[str, str], Api]) -> None:
     api = member("one", "refused")
     rows = people(7)

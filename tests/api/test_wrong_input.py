@@ -41,6 +41,11 @@ def dated(text: str, data_type: str = "date") -> dict[str, Any]:
     return run({"source": {"rows": [{**ROWS[0], "born": text}], "fields": {"born": data_type}}})
 
 
+def stated(name: str, data_type: str = "int64") -> dict[str, str]:
+    """A field with its type, as in a list of `fields`."""
+    return {"name": name, "type": data_type}
+
+
 def upload(content: bytes, media_type: str = "text/csv", **query: str) -> dict[str, Any]:
     headers = {"content-type": media_type}
     return {"url": "/v1/buffers", "content": content, "headers": headers, "params": query}
@@ -72,6 +77,18 @@ MISTAKES: dict[str, tuple[dict[str, Any], int, str, str, str]] = {
     "another case of an option": (
         run({"report": "Full"}),
         *(422, "invalid_request", "/report", "did you mean 'full'?"),
+    ),
+    "a field stated twice": (
+        run({"source": {"rows": ROWS, "fields": [stated("age"), stated("age", "string")]}}),
+        *(422, "invalid_request", "/source/fields/1/name", "field 'age' is listed twice; name each once"),
+    ),
+    "a field stated twice in a large body": (
+        run({"source": {"rows": ROWS * 20_000, "fields": [stated("age"), stated("age", "string")]}}),
+        *(422, "invalid_request", "/source/fields/1/name", "field 'age' is listed twice; name each once"),
+    ),
+    "a field stated without a type": (
+        run({"source": {"rows": ROWS, "fields": [{"name": "age"}]}}),
+        *(422, "invalid_request", "/source/fields/0", "a list of objects with name and type"),
     ),
     # -- names of other places
     "a parameter of another service": (

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 
+from app.callers import THE_SERVICE
 from app.engine import local_engine
 from app.engine.engine import Progress
 from app.errors import (
@@ -360,6 +361,20 @@ def test_a_running_job_is_not_deleted(service: Running) -> None:
         service.get(held)
 
 
+def test_of_concurrent_deletions_of_a_job_one_finds_it(service: Running) -> None:
+    job = service.run(people())
+    found = service.loop.do(service.jobs.get(job.id))
+
+    async def found_before(_: str) -> Job:
+        return found
+
+    late = service.jobs.on_behalf_of(THE_SERVICE)
+    late._job_to_change = found_before  # type: ignore[method-assign, assignment]
+    service.loop.do(service.jobs.delete(job.id))
+    with pytest.raises(NotFound, match=job.id):
+        service.loop.do(late.delete(job.id))
+
+
 def test_a_plan_says_what_a_run_would_do_and_stores_nothing(service: Running) -> None:
     before = blobs_of(service.settings)
     provider = PROVIDERS["CDSWAP"]
@@ -420,6 +435,59 @@ def test_a_deleted_buffer_stays_for_the_job_that_reads_it(start: Callable[..., R
     one.open_gate(held)
     assert one.end(queued).state == "succeeded"
     assert str(buffer.blob) not in blobs_of(one.settings)
+
+
+@in_folder  # of a bucket the service has a copy of the table for a minute
+def test_a_buffer_that_is_deleted_while_a_request_waits_for_a_worker_is_not_found(
+    start: Callable[..., Running],
+) -> None:
+    one = start(workers=1)
+    buffer = upload(one)
+    held = one.submit(people(), seed=doings.HELD)
+    one.wait_until_held(held)
+    params = PROVIDERS["DSWAP"].params.model_validate({"swap_fields": ["income"]})
+    jobs = one.jobs
+    requests: dict[Any, type[AppError]] = {
+        one.loop.start(jobs.profile(buffer.id, 5)): NotFound,
+        one.loop.start(jobs.buffers.copy(buffer.id, [], {}, [])): NotFound,
+        one.loop.start(jobs.plan("DSWAP", params, buffer.id)): InvalidRequest,
+        one.loop.start(jobs.trial("DSWAP", params, buffer.id, 5)): InvalidRequest,
+    }
+
+    async def wait_for_requests() -> None:
+        while len(jobs._dispatcher._turns.waiting()) < len(requests):
+            await asyncio.sleep(0.001)
+
+    one.loop.do(wait_for_requests())
+    one.loop.do(jobs.buffers.delete(buffer.id))
+    one.open_gate(held)
+    for request, kind in requests.items():
+        with pytest.raises(kind) as caught:
+            request.result(PATIENCE)
+        assert type(caught.value) is kind
+        assert caught.value.pointer == ("/source/buffer" if kind is InvalidRequest else "")
+    assert one.end(held).state == "succeeded"
+    assert not blobs_of(one.settings)
+
+
+@in_folder
+def test_an_unexpected_failure_of_a_profile_is_logged(
+    start: Callable[..., Running], caplog: pytest.LogCaptureFixture
+) -> None:
+    one = start(workers=1)
+    buffer = upload(one)
+    blob = one.settings.home / "blobs" / str(buffer.blob)[:2] / str(buffer.blob)
+    sealed = bytearray(blob.read_bytes())
+    sealed[-30] ^= 1
+    blob.write_bytes(sealed)
+    with pytest.raises(AppError, match="under the request's id") as caught:
+        one.loop.do(one.jobs.profile(buffer.id, 5))
+    assert (caught.value.status, caught.value.code) == (500, "internal_error")
+    (logged,) = [
+        record.getMessage() for record in caplog.records if "of the request failed" in record.getMessage()
+    ]
+    assert "SealBroken" in logged
+    assert "run_profile" in logged
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,16 @@ def test_an_upload_under_a_key_is_kept_once(service: Running) -> None:
     assert upload(service, idempotency_key="upload").id != first.id
 
 
+def test_a_key_is_used_again_when_its_buffer_has_expired(start: Start) -> None:
+    """Also before the buffer is purged, and by another request."""
+    one = start(buffer_ttl=0.5, purge_interval=3600)
+    first = upload(one, idempotency_key="k")
+    while first.expires_at > upload(one).created_at:
+        """A buffer's time passes."""
+    second = upload(one, CSV[:-8], idempotency_key="k")
+    assert second.id != first.id
+
+
 def test_uploads_at_once_under_one_key_make_one_buffer(service: Running) -> None:
     terms = SubmissionOptions(idempotency_key="at once", request_fingerprint="call")
     before = len(blobs_of(service.settings))
@@ -127,6 +137,23 @@ def test_a_job_that_runs_past_its_deadline_is_stopped(service: Running) -> None:
         os.kill(pid, 0)
     assert failed.source_blob is None
     assert service.run(people(), deadline_seconds=600).state == "succeeded"
+
+
+def test_a_job_does_not_succeed_after_its_deadline(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if the timer of the deadline is late."""
+    one = start(workers=2, small_table_bytes=0)
+    monkeypatch.setattr(one.jobs._dispatcher, "_stop_at_deadline", lambda *_: None)
+    job = one.submit(people(), seed=doings.HELD, deadline_seconds=8.0)
+    one.wait_until_held(job)
+    assert job.deadline is not None
+    while one.run(people()).created_at <= job.deadline:
+        """The deadline passes."""
+    one.open_gate(job)
+    failed = one.end(job)
+    assert failed.error is not None
+    assert (failed.state, failed.error["code"]) == ("failed", "deadline_exceeded")
+    assert "discarded" in failed.error["detail"]
+    assert (failed.destination_blob, failed.source_blob) == (None, None)
 
 
 def test_a_job_still_queued_at_its_deadline_does_not_run(start: Start) -> None:

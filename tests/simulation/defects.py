@@ -115,6 +115,7 @@ DEFECTS: dict[str, Defect] = {
     "an end is recorded for a claim that another one has followed": [
         ("app.store.sql.jobs.move", _move_any_claim)
     ],
+    "a success is recorded after the deadline": [("app.jobs.recorder._is_late", lambda job, now: False)],
     "an idempotency key is not looked for in the transaction that stores it": [
         ("app.jobs.acceptance.Acceptance._made_under_key", _look_for_key_before)
     ],

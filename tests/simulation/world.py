@@ -504,6 +504,8 @@ class World:
                 self._violated(f"job {job_id} is still {row['state']}")
             elif row["finished_at"] < _LONG_AGO:
                 self._violated(f"job {job_id} is due, and has not been deleted")
+            if row["state"] == "succeeded" and row["finished_at"] > (row["deadline"] or row["finished_at"]):
+                self._violated(f"job {job_id} succeeded after its deadline")
             if row["sealed_webhook"] is not None and not self._messages[job_id]:
                 self._violated(f"no message about job {job_id}")
         for submission in self.submissions:

@@ -35,7 +35,8 @@ from app.api.schemas import (
 )
 from app.api.table_response import Accept, RequestedRepresentation, table_response
 from app.api.table_schemas import RowComparison
-from app.errors import InvalidParameter, InvalidRequest
+from app.engine.engine import Progress
+from app.errors import InvalidParameter, InvalidRequest, NotFound
 from app.job_kinds import ATTACKS, FRONTIER, MEASURES, kind_of, revision_of
 from app.jobs.tables.views import ComparisonOptions
 from app.requests.annotations import AnnotationChange, Line
@@ -50,9 +51,13 @@ router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=JsonRoute)
 _NOTHING = RerunRequest()
 
 
-async def _known_job(job_id: str, jobs: Jobs) -> None:
-    """Raise NotFound before the event stream begins; afterwards the status can no longer change."""
-    await jobs.get(job_id)
+async def _known_job(job_id: str, jobs: Jobs) -> tuple[str, bool, Progress]:
+    """Return the job's state, whether it has ended, and its progress, before its event stream begins.
+
+    Raises NotFound: after the beginning the status can no longer change.
+    """
+    job = await jobs.get(job_id)
+    return job.state, job.ended, await jobs.progress(job)
 
 
 @router.get(
@@ -158,11 +163,19 @@ async def delete_job(job_id: str, jobs: Jobs) -> None:
     responses=problems(404),
 )
 async def watch_job(
-    job_id: str, jobs: Jobs, known: Annotated[None, Depends(_known_job)]
+    job_id: str, jobs: Jobs, known: Annotated[tuple[str, bool, Progress], Depends(_known_job)]
 ) -> AsyncIterator[ServerSentEvent]:
-    """Stream server-sent events: `progress` while the job runs, then one `end`, each a ProgressUpdate."""
-    async for job, progress in jobs.updates(job_id):
-        yield _event(job.state, job.ended, progress.fraction, progress.stage)
+    """Stream server-sent events: `progress` while the job runs, then one `end`, each a ProgressUpdate.
+
+    The stream of a job that is deleted closes, without an `end` if the deletion was seen before the end.
+    """
+    try:
+        async for job, progress in jobs.updates(job_id):
+            yield _event(job.state, job.ended, progress.fraction, progress.stage)
+    except NotFound:  # deleted since the request was accepted
+        state, ended, progress = known
+        if ended:
+            yield _event(state, ended, progress.fraction, progress.stage)
 
 
 @lru_cache(maxsize=256)

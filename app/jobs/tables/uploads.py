@@ -77,5 +77,7 @@ class HashedUpload:
             return submission
         options = orjson.dumps(dict(upload.options), option=orjson.OPT_SORT_KEYS).decode()
         texts = [submission.request_fingerprint or "", self._hash.hexdigest(), upload.media_type, options]
-        texts += (text for text in upload.annotations.columns().values() if text)  # of a form
+        annotations = {name: text for name, text in upload.annotations.columns().items() if text}
+        if annotations:  # of a form
+            texts.append(orjson.dumps(annotations).decode())
         return replace(submission, request_fingerprint="\0".join(texts))

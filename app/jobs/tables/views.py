@@ -9,7 +9,7 @@ from app.callers import Caller
 from app.engine.engine import Failure, TaskFunction
 from app.errors import Conflict, Gone, NotFound, Unavailable
 from app.ids import new_id
-from app.jobs.failure_errors import error_of
+from app.jobs.failure_errors import request_error
 from app.jobs.fairness.turns import Turns
 from app.jobs.stores import Stores
 from app.jobs.tables.digests import digest_of_buffer
@@ -107,7 +107,7 @@ class TableViews:
             raise Unavailable("no worker became free in time; try again")
         outcome = running.result()
         if isinstance(outcome, Failure):
-            raise error_of(outcome)
+            raise request_error(outcome, NotFound("the rows were deleted or have expired just now"))
         return outcome
 
     async def _in_thread(self, function: Any, *arguments: Any) -> Any:

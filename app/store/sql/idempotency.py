@@ -18,7 +18,7 @@ def find(session: Session, owner: str, key: str, now: datetime) -> IdempotencyKe
 
 
 def keep(session: Session, key: IdempotencyKey) -> None:
-    """Store the key; it replaces an expired row of the same key.
+    """Store the key; it replaces a row of the same key that has expired, or whose buffer has.
 
     The caller holds the owner's lock (`app.store.sql.usage.lock`), so no two transactions do this at once.
     """

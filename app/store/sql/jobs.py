@@ -376,7 +376,7 @@ def overdue(session: Session, now: datetime) -> Sequence[Job]:
 
 
 def delete_ended(session: Session, job_id: str) -> bool:
-    """Delete the row of a job that has ended; False if it has not."""
+    """Delete the row of a job that has ended; False if there is none."""
     gone = sa.delete(Job).where(Job.id == job_id, Job.state.not_in(("queued", "running")))
     return _changed(session, gone)
 

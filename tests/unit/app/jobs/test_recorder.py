@@ -1,6 +1,7 @@
 """End of a job while other replicas end its replica's lease, on a real PostgreSQL."""
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import cast
 
@@ -8,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from app.jobs.job_metrics import JobMetrics
-from app.jobs.recorder import Recorder
+from app.jobs.recorder import DeadlinePassed, Recorder
 from app.jobs.states import Step
 from app.jobs.stores import Stores
 from app.settings import Settings
@@ -93,3 +94,17 @@ def test_an_attempt_whose_lease_expired_records_no_table(replica: Stores, other:
     assert not kept
     assert found(replica.database, claimed.id).state == "running"  # for the other to take up
     assert not is_there(replica, blob)
+
+
+@pytest.mark.parametrize("reference", [None, "s3://bucket/released.csv"])
+def test_a_success_after_the_deadline_counts_only_if_the_rows_are_released(
+    replica: Stores, reference: str | None
+) -> None:
+    claimed, blob = made(replica)
+    claimed.deadline, claimed.destination_reference = NOW, reference
+    recorder = Recorder(replica, NOBODY)
+    with replica.database.write() as session:
+        late = pytest.raises(DeadlinePassed) if reference is None else nullcontext()
+        with late:
+            recorder.end(session, claimed, Step.SUCCEED, destination_blob=blob, manifest={})
+    assert found(replica.database, claimed.id).state == ("running" if reference is None else "succeeded")

@@ -149,7 +149,7 @@ def test_a_fetch_that_another_task_began_and_stopped_is_repeated(
     [
         (BucketUnusable(errno.EIO, "no response"), "storage_unavailable", "object storage"),
         (OSError(errno.ENOSPC, "No space left"), "storage_full", "ROWVEIL_SHARED_FOLDER"),
-        (FileNotFoundError(), "internal_error", "deleted before"),
+        (FileNotFoundError(), "blob_missing", "deleted before"),
         (ValueError("12345"), "internal_error", "its log"),
     ],
 )

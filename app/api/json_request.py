@@ -166,7 +166,7 @@ async def usual_body(request: JsonRequest, model: type[Body]) -> Body | None:
         return None
 
 
-_ADMITTED = "rowveil.admitted"
+ADMITTED = "rowveil.admitted"
 """Key of a request's scope: what is left to its caller, once it has been authenticated and counted."""
 
 
@@ -206,13 +206,13 @@ class JsonRoute(APIRoute):
         check_query = _query_check(self.dependant) if self.path.startswith(_CONTRACT) else None
 
         async def answered(request: JsonRequest, handler: Callable[[Any], Any]) -> Response | None:
-            if _ADMITTED not in request.scope:
+            if ADMITTED not in request.scope:
                 if scope is not None:
                     request.state.caller = await authenticate(request, scope)
                 rates = request.app.state.jobs.rates
                 allowance = rates.take(request.state.caller.owner) if is_limited else None
-                request.scope[_ADMITTED] = allowance
-            allowance = request.scope[_ADMITTED]
+                request.scope[ADMITTED] = allowance
+            allowance = request.scope[ADMITTED]
             if check_query is not None:
                 check_query(request.query_params)
             try:

@@ -20,6 +20,7 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.api.json_request import ADMITTED
 from app.errors import (
     FRAMEWORK_CODES,
     AppError,
@@ -190,13 +191,24 @@ EXPECTED: tuple[type[Exception], ...] = tuple(_HANDLERS)
 
 async def error_response(request: Request, error: Exception) -> Response:
     """Return the response to an error of one of the classes `EXPECTED`."""
-    return await next(handle for kind, handle in _HANDLERS.items() if isinstance(error, kind))(request, error)
+    handle = next(handle for kind, handle in _HANDLERS.items() if isinstance(error, kind))
+    response = await handle(request, error)
+    _add_rate_headers(response, request.scope)
+    return response
+
+
+def _add_rate_headers(response: Response, scope: Scope) -> None:
+    """Add the rate headers of an authenticated request, unless the error is another limit with its own."""
+    allowance = scope.get(ADMITTED)
+    if allowance is not None:
+        for name, value in allowance.headers().items():
+            response.headers.setdefault(name, value)
 
 
 def install(app: FastAPI) -> None:
-    """Register one handler for each kind of error."""
-    for kind, handler in _HANDLERS.items():
-        app.add_exception_handler(kind, handler)
+    """Register the handler for each kind of error."""
+    for kind in EXPECTED:
+        app.add_exception_handler(kind, error_response)
 
 
 class UnexpectedErrors:
@@ -225,7 +237,9 @@ class UnexpectedErrors:
             if started:
                 raise ConnectionError("the response broke off") from None
             problem = AppError("the service failed; the request may be tried again").problem()
-            await problem_response(problem, scope["path"])(scope, receive, send)
+            response = problem_response(problem, scope["path"])
+            _add_rate_headers(response, scope)
+            await response(scope, receive, send)
 
 
 def describe(error: BaseException) -> str:

@@ -46,12 +46,15 @@ _log = logging.getLogger("rowveil.http")
 
 
 def problem_response(
-    document: Mapping[str, Any], instance: str, headers: Mapping[str, str] | None = None
+    document: Mapping[str, Any], instance: str | None, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Return the document as an HTTP response."""
-    request_member = {"request_id": request_id} if (request_id := REQUEST_ID.get()) else {}
+    """Return the document as an HTTP response.
+
+    ``instance``: path of the request; None: its head cannot be read.
+    """
+    members = {"instance": instance, "request_id": REQUEST_ID.get()}
     return Response(
-        orjson.dumps(dict(document) | {"instance": instance} | request_member),
+        orjson.dumps(dict(document) | {name: value for name, value in members.items() if value}),
         status_code=document["status"],
         media_type=MEDIA_TYPE,
         headers=dict(headers or {}),

@@ -166,6 +166,22 @@ def test_openapi_holds_together(client: httpx.Client) -> None:
     assert "itemSchema" not in text  # an OpenAPI 3.2 keyword
 
 
+def test_openapi_declares_the_headers_and_the_timeout_of_a_body(client: httpx.Client) -> None:
+    paths = client.get("/openapi.json").json()["paths"]
+    operations = [operation for path in paths.values() for operation in path.values()]
+    assert {bool(each.get("requestBody")) == ("408" in each["responses"]) for each in operations} == {True}
+    for path in ("jobs", "buffers", "ledger", "series"):
+        assert set(paths[f"/v1/{path}"]["get"]["responses"]["200"]["headers"]) == {"Link"}
+    sent = {"Location", "Idempotency-Key-Expires", "Preference-Applied"}
+    for path in ("services/DSWAP", "measures", "frontier", "attacks", "jobs/{job_id}/rerun"):
+        answers = paths[f"/v1/{path}"]["post"]["responses"]
+        assert set(answers["200"]["headers"]) == sent
+        assert set(answers["202"]["headers"]) == {*sent, "Retry-After"}
+    for path in ("buffers", "buffers/form", "buffers/{buffer_id}/copies"):
+        answers = paths[f"/v1/{path}"]["post"]["responses"]
+        assert set(answers["201"]["headers"]) == {"Location", "Idempotency-Key-Expires"}
+
+
 def test_a_body_without_a_type_is_read_as_json(api: Api) -> None:
     request = api.client.build_request("POST", "/v1/services/DSWAP", content=orjson.dumps(CALL))
     request.headers.pop("content-type", None)

@@ -13,7 +13,7 @@ from app.api.dependencies import Jobs, ServiceSettings
 from app.api.job_options import RequestSubmission, Submission
 from app.api.json_request import JsonRoute, claim_upload, client_disconnected
 from app.api.multipart import FileForm
-from app.api.openapi_responses import FILE_SCHEMA, TABLE_FILES, problems, rows_content
+from app.api.openapi_responses import FILE_SCHEMA, TABLE_FILES, listed, problems, rows_content, stored
 from app.api.schemas import Buffer, BufferPage
 from app.api.table_response import RequestedRepresentation, table_response
 from app.api.table_schemas import TableProfile
@@ -68,7 +68,7 @@ def _form_schema() -> dict[str, Any]:
     operation_id="createBuffer",
     summary="Upload a table",
     status_code=201,
-    responses=problems(*_REFUSALS),
+    responses=stored() | problems(*_REFUSALS),
     openapi_extra={"requestBody": {"required": True, "content": TABLE_FILES}},
 )
 async def create_buffer(
@@ -111,7 +111,7 @@ async def create_buffer(
     operation_id="createBufferFromForm",
     summary="Upload a table with a form",
     status_code=201,
-    responses=problems(*_REFUSALS),
+    responses=stored() | problems(*_REFUSALS),
     openapi_extra={"requestBody": {"required": True, "content": {FORM: {"schema": _form_schema()}}}},
 )
 async def create_buffer_from_form(
@@ -186,7 +186,7 @@ def _refuse_declared_length(request: Request, settings: Settings) -> None:
     operation_id="listBuffers",
     summary="List buffers, newest first",
     response_model=BufferPage,
-    responses=problems(422),
+    responses=listed() | problems(422),
 )
 async def list_buffers(
     jobs: Jobs,
@@ -258,7 +258,7 @@ async def get_buffer_profile(
     operation_id="copyBuffer",
     summary="Copy a buffer with other fields or types",
     status_code=201,
-    responses=problems(*_REFUSALS, 404),
+    responses=stored() | problems(*_REFUSALS, 404),
 )
 async def copy_buffer(
     buffer_id: str, body: CopyRequest, response: Response, jobs: Jobs, submission: RequestSubmission

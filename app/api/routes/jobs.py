@@ -21,7 +21,7 @@ from app.api.job_response import (
     previous_response,
 )
 from app.api.json_request import JsonRoute, direct
-from app.api.openapi_responses import accepted, problems, rows_content
+from app.api.openapi_responses import accepted, listed, problems, rows_content
 from app.api.report_response import REPORT_CONTENT, report_response
 from app.api.request_headers import PreferHeaders, preference_of
 from app.api.request_tables import RequestTables, checked_destination
@@ -60,7 +60,7 @@ async def _known_job(job_id: str, jobs: Jobs) -> None:
     operation_id="listJobs",
     summary="List jobs, newest first",
     response_model=JobPage,
-    responses=problems(422),
+    responses=listed() | problems(422),
 )
 async def list_jobs(
     jobs: Jobs,

@@ -8,7 +8,7 @@ from pydantic.json_schema import SkipJsonSchema
 from app.api.dependencies import Jobs
 from app.api.job_response import document_response
 from app.api.json_request import JsonRoute
-from app.api.openapi_responses import problems
+from app.api.openapi_responses import listed, problems
 from app.api.schemas import LedgerPage
 from app.store.sql.models import Release
 
@@ -20,7 +20,7 @@ router = APIRouter(prefix="/v1/ledger", tags=["jobs"], route_class=JsonRoute)
     operation_id="listReleases",
     summary="List the releases of a source, oldest first",
     response_model=LedgerPage,
-    responses=problems(422),
+    responses=listed() | problems(422),
 )
 async def list_releases(
     jobs: Jobs,

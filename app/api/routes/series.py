@@ -7,7 +7,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from app.api.dependencies import Jobs
 from app.api.json_request import JsonRoute
-from app.api.openapi_responses import problems
+from app.api.openapi_responses import listed, problems
 from app.api.schemas import Series, SeriesPage
 from app.store.sql.series import SeriesFigures
 
@@ -36,7 +36,9 @@ def _document(found: SeriesFigures) -> Series:
     )
 
 
-@router.get("", operation_id="listSeries", summary="List series, oldest first", responses=problems(422))
+@router.get(
+    "", operation_id="listSeries", summary="List series, oldest first", responses=listed() | problems(422)
+)
 async def list_series(
     jobs: Jobs,
     request: Request,

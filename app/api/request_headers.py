@@ -13,6 +13,11 @@ from app.settings import Settings
 _TAG = re.compile(r'(?:W/)?("[\x21\x23-\x7e\x80-\xff]*")')
 
 
+def combined(lines: list[str] | None) -> str | None:
+    """Join the lines of a header field that is a list (RFC 9110, section 5.3); None: there is no line."""
+    return ", ".join(lines) if lines else None
+
+
 def none_match(if_none_match: str | None, tag: str) -> bool:
     """Return whether no entity tag of the header equals ``tag``, which is the condition to send content.
 

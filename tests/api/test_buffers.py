@@ -233,6 +233,21 @@ def test_a_caller_who_has_the_rows_gets_not_modified(
         )
 
 
+def test_the_lines_of_a_header_are_one_list(client: httpx.Client, rows_path: str) -> None:
+    lines = [("accept", "text/csv;q=0.5"), ("accept", "image/png")]
+
+    def get(*more: tuple[str, str]) -> httpx.Response:
+        credentials = ("authorization", client.headers["authorization"])
+        url = client.base_url.join(rows_path)
+        return client.send(httpx.Request("GET", url, headers=[credentials, *lines, *more]))
+
+    first = get()
+    assert (first.status_code, first.headers["content-type"][:8]) == (200, "text/csv")
+    tag = first.headers["etag"]
+    for known in ((tag, '"other"'), ('"other"', tag)):
+        assert get(*(("if-none-match", each) for each in known)).status_code == 304
+
+
 def test_the_tag_is_of_the_type_and_the_rows(client: httpx.Client, rows_path: str) -> None:
     types = [ARROW, PARQUET, "text/csv", "application/json"]
     tags = [client.head(rows_path, headers={"accept": media_type}).headers["etag"] for media_type in types]

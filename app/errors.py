@@ -8,7 +8,7 @@ import errno
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from providers.errors import ProviderError
+from providers.errors import ProviderError, SourceError
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Error numbers that mean that a storage is full."""
@@ -175,6 +175,12 @@ class InvalidParameter(InvalidRequest):
     def problem(self) -> dict[str, Any]:
         """Return the problem document, which names the parameter."""
         return super().problem() | {"errors": [{"parameter": self.parameter, "message": self.message}]}
+
+
+class InvalidFields(InvalidParameter):
+    """The parameter `fields` of an upload does not fit the table."""
+
+    code = SourceError.code
 
 
 FRAMEWORK_CODES = {

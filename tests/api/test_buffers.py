@@ -207,6 +207,20 @@ def test_gzip_is_undone_on_the_way(api: Api, table: pa.Table) -> None:
         assert answer.json()["digest"] == table_digest(table), answer.text
 
 
+@pytest.mark.parametrize("fields", ['{"b": "int64"}', '{"a": "int63"}'])
+def test_an_error_of_the_fields_of_an_upload_names_the_parameter(api: Api, fields: str) -> None:
+    """They are in the query or the form, and not in the body."""
+    content = b"a\r\nx\r\n"
+    raw = api.client.post(
+        "/v1/buffers", content=content, headers={"content-type": "text/csv"}, params={"fields": fields}
+    )
+    files = {"file": ("a.csv", content, "text/csv")}
+    form = api.client.post("/v1/buffers/form", files=files, data={"fields": fields})
+    for answer in (raw, form):
+        (error,) = api.problem(answer, 422, "invalid_source")["errors"]
+        assert (error.get("parameter"), error.get("pointer")) == ("fields", None)
+
+
 # ------------------------------------------------------------------------------------ rows and their tag
 
 

@@ -17,7 +17,7 @@ from app.api.openapi_responses import FILE_SCHEMA, TABLE_FILES, listed, problems
 from app.api.schemas import Buffer, BufferPage
 from app.api.table_response import RequestedRepresentation, table_response
 from app.api.table_schemas import TableProfile
-from app.errors import TooLarge, UnsupportedMediaType
+from app.errors import InvalidFields, TooLarge, UnsupportedMediaType
 from app.formats.media_types import essence, sent_as
 from app.jobs.service import JobService
 from app.jobs.tables.uploads import Upload
@@ -26,6 +26,7 @@ from app.requests.copies import CopyRequest
 from app.requests.uploads import UploadOptions, type_of_file, uploaded_type
 from app.settings import Settings
 from app.store.sql import models
+from providers.errors import SourceError
 
 FORM = "multipart/form-data"
 
@@ -96,7 +97,8 @@ async def create_buffer(
     upload = options.described(content_type)
     _refuse_declared_length(request, settings)
     body = decoded(request.headers.get("content-encoding"), request.stream())
-    buffer = await jobs.buffers.create(
+    buffer = await _create(
+        jobs,
         body,
         lambda: upload,
         partial(client_disconnected, request),
@@ -142,10 +144,20 @@ async def _from_form(
         return _options_of(form, options).described(type_of_file(form.file_type, form.file_name))
 
     gone = partial(client_disconnected, request)
-    buffer = await jobs.buffers.create(
-        form.chunks(body), described, gone, submission.upload_options(), _declared_length(request)
+    buffer = await _create(
+        jobs, form.chunks(body), described, gone, submission.upload_options(), _declared_length(request)
     )
     return _created(buffer, response, submission)
+
+
+async def _create(jobs: JobService, *arguments: Any) -> models.Buffer:
+    """Create a buffer. Raises InvalidFields, since `fields` is a parameter and has no pointer."""
+    try:
+        return await jobs.buffers.create(*arguments)
+    except SourceError as error:
+        if error.pointer.startswith("/fields"):
+            raise InvalidFields(error.message, "fields") from None
+        raise
 
 
 def _created(buffer: models.Buffer, response: Response, submission: Submission) -> Buffer:

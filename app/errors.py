@@ -178,7 +178,10 @@ class InvalidParameter(InvalidRequest):
 
 
 class InvalidFields(InvalidParameter):
-    """The parameter `fields` of an upload does not fit the table."""
+    """The source table cannot be used as it is.
+
+    Error of the parameter `fields` of an upload; the code is that of `SourceError`.
+    """
 
     code = SourceError.code
 

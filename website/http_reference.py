@@ -146,8 +146,8 @@ Values of `code` in a [problem](#problem). A failed job has its problem in `erro
 
 
 def _error_codes() -> str:
-    found = {kind.code: (kind.status, _meaning(kind)) for kind in reversed(_kinds(AppError))}
-    found |= {kind.code: (InvalidRequest.status, _meaning(kind)) for kind in reversed(_kinds(ProviderError))}
+    found = {kind.code: (InvalidRequest.status, _meaning(kind)) for kind in reversed(_kinds(ProviderError))}
+    found |= {kind.code: (kind.status, _meaning(kind)) for kind in reversed(_kinds(AppError))}
     found[AppError.code] = (AppError.status, "Internal error of the service.")
     lines = ["| code | status | meaning |", "| --- | --- | --- |"]
     for code, (status, meaning) in sorted(found.items(), key=lambda item: (item[1][0], item[0])):

@@ -255,15 +255,18 @@ def _query_check(dependant: Dependant) -> Callable[[QueryParams], None]:
         for name, count in Counter(name for name, _ in query.multi_items()).items():
             if name not in is_list:
                 message = f"unknown query parameter '{name}'{did_you_mean(name, is_list)}"
+                faults.append({"type": "query", "loc": ("query", name), "msg": message})
             elif count > 1 and not is_list[name]:
-                message = f"'{name}' is given {count} times; give it once"
-            else:
-                continue
-            faults.append({"type": "query", "loc": ("query", name), "msg": message})
+                faults.append(repeated_parameter("query", name, count))
         if faults:
             raise RequestValidationError(faults)
 
     return check
+
+
+def repeated_parameter(place: str, name: str, count: int) -> dict[str, Any]:
+    """Return the validation error of a parameter that is given several times and is no list."""
+    return {"type": place, "loc": (place, name), "msg": f"'{name}' is given {count} times; give it once"}
 
 
 def _query_fields(dependant: Dependant) -> Iterator[Any]:

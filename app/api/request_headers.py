@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import Header
-from pydantic import WithJsonSchema
+from pydantic import Field, WithJsonSchema
 from pydantic.json_schema import SkipJsonSchema
 
 from app.settings import Settings
@@ -90,11 +90,9 @@ def has_usual_length(key: str | None) -> bool:
 
 
 IdempotencyKey = Annotated[
-    str | SkipJsonSchema[None],
+    Annotated[str, Field(min_length=1, max_length=_LONGEST_KEY)] | SkipJsonSchema[None],
     Header(
         alias="Idempotency-Key",
-        min_length=1,
-        max_length=_LONGEST_KEY,
         description=(
             "Repeating a request with the same key returns the same job or buffer. The same key with a "
             "different request is rejected with 422. Keys expire after a day (`ROWVEIL_IDEMPOTENCY_TTL`); "

@@ -11,7 +11,7 @@ from pydantic.json_schema import SkipJsonSchema
 from app.api.content_encoding import decoded
 from app.api.dependencies import Jobs, ServiceSettings
 from app.api.job_options import RequestSubmission, Submission
-from app.api.json_request import JsonRoute, claim_upload, client_disconnected
+from app.api.json_request import JsonRoute, claim_upload, client_disconnected, repeated_parameter
 from app.api.multipart import FileForm
 from app.api.openapi_responses import FILE_SCHEMA, TABLE_FILES, listed, problems, rows_content, stored
 from app.api.schemas import Buffer, BufferPage
@@ -170,7 +170,12 @@ def _options_of(form: FileForm, options: UploadOptions) -> UploadOptions:
     """Combine the options of the form's fields with those of the query. Raises RequestValidationError."""
     given: dict[str, Any] = options.model_dump(exclude_unset=True)
     for name, values in form.values.items():
-        given[name] = values if name == "null_tokens" or len(values) > 1 else values[0]
+        given[name] = values if name == "null_tokens" else values[0]
+    repeated = [name for name, values in form.values.items() if name != "null_tokens" and len(values) > 1]
+    if repeated:
+        raise RequestValidationError(
+            [repeated_parameter("form", name, len(form.values[name])) for name in repeated]
+        )
     try:
         return UploadOptions.model_validate(given)
     except ValidationError as error:

@@ -3,6 +3,7 @@
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
+from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
 from app.api.dependencies import Jobs
@@ -26,9 +27,8 @@ async def list_releases(
     jobs: Jobs,
     request: Request,
     source: Annotated[
-        str | SkipJsonSchema[None],
+        Annotated[str, Field(max_length=80)] | SkipJsonSchema[None],
         Query(
-            max_length=80,
             description="Only releases of the source with this digest, and of tables recognised as the same.",
         ),
     ] = None,

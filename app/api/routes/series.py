@@ -3,6 +3,7 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
+from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
 from app.api.dependencies import Jobs
@@ -16,9 +17,8 @@ router = APIRouter(prefix="/v1/series", tags=["series"], route_class=JsonRoute)
 Name = Annotated[str, Path(description="Name of the series, as in the parameter `series`.")]
 
 Owner = Annotated[
-    str | SkipJsonSchema[None],
+    Annotated[str, Field(max_length=300)] | SkipJsonSchema[None],
     Query(
-        max_length=300,
         description="Owner of the series, as a page of series states it. Default: yourself.",
     ),
 ]

@@ -22,14 +22,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.json_request import ADMITTED
 from app.errors import (
-    FRAMEWORK_CODES,
+    FRAMEWORK_ERRORS,
     AppError,
     BadRequest,
     InvalidRequest,
     NotFound,
     UnsupportedMediaType,
     invalid_request_problem,
-    problem_type,
     storage_error,
 )
 from app.formats.errors import FormatError
@@ -125,14 +124,9 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
         missing = NotFound(f"there is no service '{service}'{did_you_mean(service, PROVIDERS)}")
         return problem_response(missing.problem(), request.url.path)
     status = HTTPStatus(error.status_code)
-    code = FRAMEWORK_CODES.get(status.value, BadRequest.code if status < 500 else AppError.code)
-    problem = {
-        "type": problem_type(code),
-        "title": status.phrase,
-        "status": status.value,
-        "detail": _detail(request, status.value) or str(error.detail),
-        "code": code,
-    }
+    kind = FRAMEWORK_ERRORS.get(status.value, BadRequest if status < 500 else AppError)
+    detail = _detail(request, status.value) or str(error.detail)
+    problem = kind(detail).problem() | {"status": status.value}
     headers = dict(error.headers or {})
     if status == HTTPStatus.METHOD_NOT_ALLOWED:
         headers["Allow"] = ", ".join(sorted(_allowed_methods(request)))

@@ -37,6 +37,18 @@ def test_head_is_get_without_content(api: Api, path: str) -> None:
     assert head.headers["content-type"] == got.headers["content-type"]
 
 
+def test_a_kind_of_problem_has_one_title(api: Api) -> None:
+    """Also where the framework finds the error (RFC 9457, section 3.1.3)."""
+    client = api.client
+    titles = {
+        "Not found": [client.get("/v1/nothing"), client.get("/v1/jobs/none"), client.get("/v1/services/X")],
+        "Content too large": [client.post("/v1/services/DSWAP", json=["x" * 2**23])],
+        "Method not allowed": [client.put("/v1/jobs")],
+    }
+    for title, responses in titles.items():
+        assert {response.json()["title"] for response in responses} == {title}
+
+
 def test_head_where_get_is_none(api: Api) -> None:
     """404 for unknown paths, 405 for paths with only POST."""
     assert api.client.head("/v1/jobs/nothing").status_code == 404

@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import quote
 
 import orjson
 from fastapi import FastAPI, Request, Response
@@ -45,19 +46,25 @@ _log = logging.getLogger("rowveil.http")
 
 
 def problem_response(
-    document: Mapping[str, Any], instance: str | None, headers: Mapping[str, str] | None = None
+    document: Mapping[str, Any], path: str | None, headers: Mapping[str, str] | None = None
 ) -> Response:
     """Return the document as an HTTP response.
 
-    ``instance``: path of the request; None: its head cannot be read.
+    ``path``: decoded path of the request; None: its head cannot be read.
     """
-    members = {"instance": instance, "request_id": REQUEST_ID.get()}
+    members = {"instance": path and _reference(path), "request_id": REQUEST_ID.get()}
     return Response(
         orjson.dumps(dict(document) | {name: value for name, value in members.items() if value}),
         status_code=document["status"],
         media_type=MEDIA_TYPE,
         headers=dict(headers or {}),
     )
+
+
+def _reference(path: str) -> str:
+    """Return a decoded path as a URI reference (RFC 3986, section 4.2), in which `//` would begin a host."""
+    quoted = quote(path, safe="/!$&'()*+,;=:@")
+    return f"/.{quoted}" if quoted.startswith("//") else quoted
 
 
 def _invalid_request(errors: list[dict[str, str]]) -> dict[str, Any]:

@@ -49,6 +49,20 @@ def test_a_kind_of_problem_has_one_title(api: Api) -> None:
         assert {response.json()["title"] for response in responses} == {title}
 
 
+@pytest.mark.parametrize(
+    ("path", "instance"),
+    [
+        ("/v1/jobs/a%20b%C3%A9", "/v1/jobs/a%20b%C3%A9"),
+        ("/v1/jobs/%22%25zz%3C", "/v1/jobs/%22%25zz%3C"),
+        ("/v1/jobs/a:b@c", "/v1/jobs/a:b@c"),
+        ("//v1/jobs", "/.//v1/jobs"),
+    ],
+)
+def test_the_instance_of_a_problem_is_a_uri_reference(api: Api, path: str, instance: str) -> None:
+    answer = api.client.get(f"{str(api.client.base_url).rstrip('/')}{path}")
+    assert (answer.status_code, answer.json()["instance"]) == (404, instance)
+
+
 def test_head_where_get_is_none(api: Api) -> None:
     """404 for unknown paths, 405 for paths with only POST."""
     assert api.client.head("/v1/jobs/nothing").status_code == 404

@@ -51,6 +51,14 @@ class Preference:
     applied: str
 
 
+def _elements(text: str, separator: str) -> list[str]:
+    """Split a header at separators outside of quoted strings; some elements may be empty.
+
+    A quoted string that is not closed ends with the header.
+    """
+    return re.findall(rf'(?:[^"{separator}]|"(?:[^"\\]|\\.?)*"?)*', text)
+
+
 def parse_prefer(headers: list[str], default_wait: float, longest_wait: float) -> Preference:
     """Parse `Prefer` headers.
 
@@ -60,8 +68,8 @@ def parse_prefer(headers: list[str], default_wait: float, longest_wait: float) -
     """
     asked: dict[str, str] = {}
     for header in headers:
-        for part in header.split(","):
-            name, _, value = part.split(";")[0].partition("=")
+        for part in _elements(header, ","):
+            name, _, value = _elements(part, ";")[0].partition("=")
             asked.setdefault(name.strip().lower(), value.strip().strip('"'))
     wait = asked.get("wait", "")
     if wait.isascii() and wait.isdigit() and len(wait) < 10:

@@ -76,6 +76,10 @@ def port() -> Iterator[int]:
 
         return StreamingResponse(pieces())
 
+    @app.get("/echo/{path:path}")
+    async def echo(request: Request) -> dict[str, str]:
+        return {"path": request.scope["path"], "host": request.headers["host"], "query": request.url.query}
+
     @app.get("/livez")
     async def live() -> str:
         return "ok"
@@ -287,6 +291,22 @@ def test_connections_beyond_the_limit(port: int) -> None:
     with connected(port) as connection:
         connection.sendall(head("GET", "/livez", "Connection: close"))
         assert received(connection).endswith(b'"ok"')
+
+
+@pytest.mark.parametrize(
+    ("target", "path"),
+    [
+        ("http://x/echo/a%20b?q=1", "/echo/a b"),
+        ("HTTPS://x:1/echo/", "/echo/"),
+        ("/echo/http://", "/echo/http://"),
+    ],
+)
+def test_a_target_may_be_in_absolute_form(port: int, target: str, path: str) -> None:
+    with connected(port) as connection:
+        connection.sendall(head("GET", target, "Connection: close"))
+        answer = json.loads(received(connection).rpartition(b"\r\n\r\n")[2])
+    host = target.partition("://")[2].partition("/")[0] or "127.0.0.1"
+    assert answer == {"path": path, "host": host, "query": target.partition("?")[2]}
 
 
 CHUNKED = "Transfer-Encoding: chunked"

@@ -82,6 +82,12 @@ def test_a_number_is_what_it_is_however_it_is_written(api: Api) -> None:
     assert same[0]["seed_fingerprint"] == same[1]["seed_fingerprint"]
 
 
+def test_a_float_in_a_row_is_no_integer(api: Api) -> None:
+    source = {"rows": [{"a": 5.0}], "fields": {"a": "int64"}}
+    problem = api.refused("DSWAP", {"source": source, "parameters": {"swap_fields": ["a"]}})
+    assert "as JSON numbers without a point" in problem["message"]
+
+
 @pytest.mark.parametrize(
     ("url", "parameter", "message"),
     [

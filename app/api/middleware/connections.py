@@ -25,6 +25,7 @@ import termios
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
 import h11
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -203,6 +204,8 @@ class _LimitedProtocol(H11Protocol):
         if self._surplus:
             self._surplus = len(self.connections) > self.limits.most
             scope[_SURPLUS] = self._surplus
+        if scope["raw_path"].lower().startswith((b"http://", b"https://")):
+            _read_absolute_form(scope)
 
         async def send_and_close(message: Message) -> None:
             if message["type"] == "http.response.start" and self.conn.their_state is h11.SEND_BODY:
@@ -318,6 +321,15 @@ class _LimitedProtocol(H11Protocol):
     @property
     def _socket(self) -> Any:
         return self._transport.inner.get_extra_info("socket")
+
+
+def _read_absolute_form(scope: Scope) -> None:
+    """Take path and host from a target in absolute form, as for a proxy (RFC 9112, section 3.2.2)."""
+    host, _, path = scope["raw_path"].partition(b"://")[2].partition(b"/")
+    others = [(name, value) for name, value in scope["headers"] if name != b"host"]
+    scope["raw_path"] = b"/" + path
+    scope["path"] = unquote(scope["raw_path"].decode("ascii"))
+    scope["headers"] = [(b"host", host), *others]
 
 
 def _ignore() -> None:

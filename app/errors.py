@@ -207,15 +207,15 @@ FRAMEWORK_ERRORS: dict[int, type[AppError]] = {
 }
 """Classes of errors that the HTTP framework raises, by status."""
 
-E = TypeVar("E", AppError, ProviderError)
+E = TypeVar("E", type[AppError], type[ProviderError])
 
 
 def problem_codes() -> list[str]:
     """Return the codes of all problem documents of this version, sorted."""
-    return sorted({kind.code for base in (AppError, ProviderError) for kind in _kinds(base)})
+    return sorted({kind.code for kind in _kinds(AppError)} | {kind.code for kind in _kinds(ProviderError)})
 
 
-def _kinds(kind: type[E]) -> Iterator[type[E]]:
+def _kinds(kind: E) -> Iterator[E]:
     yield kind
     for special in kind.__subclasses__():
         yield from _kinds(special)

@@ -22,6 +22,7 @@ from starlette.datastructures import QueryParams
 from app.api.auth.authenticate import authenticate
 from app.api.auth.scopes import NEEDED
 from app.api.content_encoding import decoded
+from app.api.problems import ADMITTED
 from app.api.request_budget import LARGE_BODY, UPLOAD_BYTES, Claim, memory_of
 from app.errors import AppError, InvalidRequest
 from app.formats.errors import FormatError
@@ -164,10 +165,6 @@ async def usual_body(request: JsonRequest, model: type[Body]) -> Body | None:
         return model.model_validate(await request.json()) if await request.body() else None
     except (json.JSONDecodeError, ValidationError):
         return None
-
-
-ADMITTED = "rowveil.admitted"
-"""Key of a request's scope: what is left to its caller, once it has been authenticated and counted."""
 
 
 class JsonRoute(APIRoute):

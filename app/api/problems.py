@@ -21,7 +21,6 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.api.json_request import ADMITTED
 from app.errors import (
     FRAMEWORK_ERRORS,
     AppError,
@@ -41,6 +40,9 @@ from providers import PROVIDERS
 from providers.errors import ProviderError, SourceError, did_you_mean
 
 MEDIA_TYPE = "application/problem+json"
+
+ADMITTED = "rowveil.admitted"
+"""Key of a request's scope: what is left to its caller, once it has been authenticated and counted."""
 
 _log = logging.getLogger("rowveil.http")
 

@@ -242,7 +242,7 @@ def test_manifest_report_and_events_do_not_have_them(api: Api) -> None:
 
 
 def test_letters_beyond_ascii_are_equal_in_upper_and_lower_case(api: Api) -> None:
-    """On both databases, whatever the locale of the server is; other characters stand for themselves."""
+    """The databases agree, whatever the locale of the server is; other characters stand for themselves."""
     names = ["ÉTUDE Œuvre", "étude œuvre", "ΟΔΟΣ", "Straße", "ÐÞ ĐŁ", "***:(?i)[A-Z]+\\d{2}^$.|"]
     ids = {name: _run(api, name=name, label="letters")["id"] for name in names}
 

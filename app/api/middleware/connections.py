@@ -233,9 +233,11 @@ class _LimitedProtocol(H11Protocol):
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         if state in (h11.IDLE, h11.SEND_RESPONSE):
-            scope = self.scope if state is h11.SEND_RESPONSE else {}  # that of the last request otherwise
-            response = problem_response(BadRequest(_NOT_HTTP).problem(), scope.get("path"))
-            body = b"" if scope.get("method") == "HEAD" else bytes(response.body)
+            head_is_read = state is h11.SEND_RESPONSE  # else the scope is that of the last request
+            path = self.scope["path"] if head_is_read else None
+            response = problem_response(BadRequest(_NOT_HTTP).problem(), path)
+            without_content = head_is_read and self.scope["method"] == "HEAD"
+            body = b"" if without_content else bytes(response.body)
             headers = [*response.raw_headers, *ALWAYS, CLOSE_HEADER]
             head = h11.Response(status_code=400, headers=headers, reason=b"Bad Request")
             for event in (head, h11.Data(data=body), h11.EndOfMessage()):

@@ -6,9 +6,9 @@ an error can be pickled on its way back from another process.
 
 import errno
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
-from providers.errors import ProviderError
+from providers.errors import ProviderError, SourceError
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Error numbers that mean that a storage is full."""
@@ -115,12 +115,28 @@ class NotFound(AppError):
     title = "Not found"
 
 
+class MethodNotAllowed(AppError):
+    """The resource exists, but does not have this method."""
+
+    status = 405
+    code = "method_not_allowed"
+    title = "Method not allowed"
+
+
 class NotAcceptable(AppError):
     """None of the offered media types is acceptable."""
 
     status = 406
     code = "not_acceptable"
     title = "Not acceptable"
+
+
+class RequestTimeout(AppError):
+    """The body was sent too slowly."""
+
+    status = 408
+    code = "request_timeout"
+    title = "Request timeout"
 
 
 class Conflict(AppError):
@@ -177,29 +193,45 @@ class InvalidParameter(InvalidRequest):
         return super().problem() | {"errors": [{"parameter": self.parameter, "message": self.message}]}
 
 
-FRAMEWORK_CODES = {
-    404: "not_found",
-    405: "method_not_allowed",
-    408: "request_timeout",
-    413: "content_too_large",
+class InvalidFields(InvalidParameter):
+    """The source table cannot be used as it is.
+
+    Error of the parameter `fields` of an upload; the code is that of `SourceError`.
+    """
+
+    code = SourceError.code
+
+
+FRAMEWORK_ERRORS: dict[int, type[AppError]] = {
+    kind.status: kind for kind in (NotFound, MethodNotAllowed, RequestTimeout, TooLarge)
 }
-"""Codes of errors that the HTTP framework raises, by status."""
+"""Classes of errors that the HTTP framework raises, by status."""
+
+E = TypeVar("E", type[AppError], type[ProviderError])
 
 
 def problem_codes() -> list[str]:
     """Return the codes of all problem documents of this version, sorted."""
-    return sorted({*_codes(AppError), *_codes(ProviderError), *FRAMEWORK_CODES.values()})
+    return sorted({kind.code for kind in _kinds(AppError)} | {kind.code for kind in _kinds(ProviderError)})
 
 
-def _codes(kind: type[AppError] | type[ProviderError]) -> Iterator[str]:
-    yield kind.code
+def _kinds(kind: E) -> Iterator[E]:
+    yield kind
     for special in kind.__subclasses__():
-        yield from _codes(special)
+        yield from _kinds(special)
 
 
 def invalid_request_problem(message: str, pointer: str, code: str) -> dict[str, Any]:
-    """Return the problem document of an invalid request whose code says more, such as ``invalid_source``."""
-    return InvalidRequest(message, pointer).problem() | {"type": problem_type(code), "code": code}
+    """Return the problem document of an invalid request whose code says more, such as ``invalid_source``.
+
+    A type of problem has one title (RFC 9457, section 3.1.3), also where a class of another status has it.
+    """
+    title = next((kind.title for kind in _kinds(AppError) if kind.code == code), InvalidRequest.title)
+    return InvalidRequest(message, pointer).problem() | {
+        "type": problem_type(code),
+        "title": title,
+        "code": code,
+    }
 
 
 class Unavailable(AppError):

@@ -6,13 +6,13 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
-from fastapi.middleware.cors import CORSMiddleware
 from starlette.routing import Route
 
 from app import __version__
 from app.api import problems
 from app.api.large_body import BodyParser
 from app.api.middleware.connections import SurplusConnections
+from app.api.middleware.cors import Cors
 from app.api.middleware.head import HeadIsGetWithoutContent
 from app.api.middleware.request_log import RequestLog
 from app.api.middleware.security_headers import SecurityHeaders
@@ -122,7 +122,7 @@ def create_app(settings: Settings, process: ApiProcess | None = None) -> FastAPI
     app.add_middleware(SurplusConnections)
     if settings.cors_origins:
         app.add_middleware(
-            CORSMiddleware,
+            Cors,
             allow_origins=settings.cors_origins,
             allow_methods=["GET", "POST", "PATCH", "DELETE"],
             allow_headers=["*"],

@@ -22,6 +22,7 @@ from starlette.datastructures import QueryParams
 from app.api.auth.authenticate import authenticate
 from app.api.auth.scopes import NEEDED
 from app.api.content_encoding import decoded
+from app.api.problems import ADMITTED
 from app.api.request_budget import LARGE_BODY, UPLOAD_BYTES, Claim, memory_of
 from app.errors import AppError, InvalidRequest
 from app.formats.errors import FormatError
@@ -166,10 +167,6 @@ async def usual_body(request: JsonRequest, model: type[Body]) -> Body | None:
         return None
 
 
-_ADMITTED = "rowveil.admitted"
-"""Key of a request's scope: what is left to its caller, once it has been authenticated and counted."""
-
-
 class JsonRoute(APIRoute):
     """Route that checks the caller's scope and rate and reads a `JsonRequest`; omits absent fields."""
 
@@ -206,13 +203,13 @@ class JsonRoute(APIRoute):
         check_query = _query_check(self.dependant) if self.path.startswith(_CONTRACT) else None
 
         async def answered(request: JsonRequest, handler: Callable[[Any], Any]) -> Response | None:
-            if _ADMITTED not in request.scope:
+            if ADMITTED not in request.scope:
                 if scope is not None:
                     request.state.caller = await authenticate(request, scope)
                 rates = request.app.state.jobs.rates
                 allowance = rates.take(request.state.caller.owner) if is_limited else None
-                request.scope[_ADMITTED] = allowance
-            allowance = request.scope[_ADMITTED]
+                request.scope[ADMITTED] = allowance
+            allowance = request.scope[ADMITTED]
             if check_query is not None:
                 check_query(request.query_params)
             try:
@@ -255,15 +252,18 @@ def _query_check(dependant: Dependant) -> Callable[[QueryParams], None]:
         for name, count in Counter(name for name, _ in query.multi_items()).items():
             if name not in is_list:
                 message = f"unknown query parameter '{name}'{did_you_mean(name, is_list)}"
+                faults.append({"type": "query", "loc": ("query", name), "msg": message})
             elif count > 1 and not is_list[name]:
-                message = f"'{name}' is given {count} times; give it once"
-            else:
-                continue
-            faults.append({"type": "query", "loc": ("query", name), "msg": message})
+                faults.append(repeated_parameter("query", name, count))
         if faults:
             raise RequestValidationError(faults)
 
     return check
+
+
+def repeated_parameter(place: str, name: str, count: int) -> dict[str, Any]:
+    """Return the validation error of a parameter that is given several times and is no list."""
+    return {"type": place, "loc": (place, name), "msg": f"'{name}' is given {count} times; give it once"}
 
 
 def _query_fields(dependant: Dependant) -> Iterator[Any]:

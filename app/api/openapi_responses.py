@@ -11,6 +11,7 @@ _DESCRIPTIONS = {
     401: "The request has no credentials, or its API key or token is not valid.",
     403: "The key or token lacks the scope, or only the owner may do this.",
     404: "No resource with that id is visible to the caller.",
+    408: "The body was sent too slowly.",
     406: "None of the offered media types is acceptable.",
     410: "The resource has expired.",
     409: "The request conflicts with the current state of the resource.",
@@ -75,19 +76,37 @@ def rows_content(description: str) -> dict[int | str, dict[str, Any]]:
     }
 
 
+def _header(description: str, kind: str = "string") -> dict[str, Any]:
+    return {"schema": {"type": kind}, "description": description}
+
+
+_KEY_EXPIRES = _header("Time at which the idempotency key expires, if one was sent.")
+
+_JOB_HEADERS = {
+    "Location": _header("URL of the job."),
+    "Idempotency-Key-Expires": _KEY_EXPIRES,
+    "Preference-Applied": _header("The preferences of `Prefer` that were applied, if any."),
+}
+
+
 def accepted() -> dict[int | str, dict[str, Any]]:
-    """Return the 202 response of an operation that creates a job."""
+    """Return the headers of 200, and the 202 response, of an operation that creates a job."""
     return {
+        200: {"headers": _JOB_HEADERS},
         202: {
             "model": Job,
             "description": "The job has not ended yet; poll it at `Location`.",
-            "headers": {
-                "Location": {"schema": {"type": "string"}, "description": "URL of the job."},
-                "Retry-After": {"schema": {"type": "integer"}, "description": "Seconds to wait."},
-                "Idempotency-Key-Expires": {
-                    "schema": {"type": "string"},
-                    "description": "Time at which the idempotency key expires, if one was sent.",
-                },
-            },
-        }
+            "headers": {**_JOB_HEADERS, "Retry-After": _header("Seconds to wait.", "integer")},
+        },
     }
+
+
+def stored() -> dict[int | str, dict[str, Any]]:
+    """Return the headers of 201 of an operation that creates a buffer."""
+    headers = {"Location": _header("URL of the buffer."), "Idempotency-Key-Expires": _KEY_EXPIRES}
+    return {201: {"headers": headers}}
+
+
+def listed() -> dict[int | str, dict[str, Any]]:
+    """Return the header of 200 of an operation that lists resources."""
+    return {200: {"headers": {"Link": _header('URL of the next page (`rel="next"`), if there is one.')}}}

@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import quote
 
 import orjson
 from fastapi import FastAPI, Request, Response
@@ -21,14 +22,13 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.errors import (
-    FRAMEWORK_CODES,
+    FRAMEWORK_ERRORS,
     AppError,
     BadRequest,
     InvalidRequest,
     NotFound,
     UnsupportedMediaType,
     invalid_request_problem,
-    problem_type,
     storage_error,
 )
 from app.formats.errors import FormatError
@@ -41,20 +41,32 @@ from providers.errors import ProviderError, SourceError, did_you_mean
 
 MEDIA_TYPE = "application/problem+json"
 
+ADMITTED = "rowveil.admitted"
+"""Key of a request's scope: what is left to its caller, once it has been authenticated and counted."""
+
 _log = logging.getLogger("rowveil.http")
 
 
 def problem_response(
-    document: Mapping[str, Any], instance: str, headers: Mapping[str, str] | None = None
+    document: Mapping[str, Any], path: str | None, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Return the document as an HTTP response."""
-    request_member = {"request_id": request_id} if (request_id := REQUEST_ID.get()) else {}
+    """Return the document as an HTTP response.
+
+    ``path``: decoded path of the request; None: its head cannot be read.
+    """
+    members = {"instance": path and _reference(path), "request_id": REQUEST_ID.get()}
     return Response(
-        orjson.dumps(dict(document) | {"instance": instance} | request_member),
+        orjson.dumps(dict(document) | {name: value for name, value in members.items() if value}),
         status_code=document["status"],
         media_type=MEDIA_TYPE,
         headers=dict(headers or {}),
     )
+
+
+def _reference(path: str) -> str:
+    """Return a decoded path as a URI reference (RFC 3986, section 4.2), in which `//` would begin a host."""
+    quoted = quote(path, safe="/!$&'()*+,;=:@")
+    return f"/.{quoted}" if quoted.startswith("//") else quoted
 
 
 def _invalid_request(errors: list[dict[str, str]]) -> dict[str, Any]:
@@ -121,14 +133,9 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
         missing = NotFound(f"there is no service '{service}'{did_you_mean(service, PROVIDERS)}")
         return problem_response(missing.problem(), request.url.path)
     status = HTTPStatus(error.status_code)
-    code = FRAMEWORK_CODES.get(status.value, BadRequest.code if status < 500 else AppError.code)
-    problem = {
-        "type": problem_type(code),
-        "title": status.phrase,
-        "status": status.value,
-        "detail": _detail(request, status.value) or str(error.detail),
-        "code": code,
-    }
+    kind = FRAMEWORK_ERRORS.get(status.value, BadRequest if status < 500 else AppError)
+    detail = _detail(request, status.value) or str(error.detail)
+    problem = kind(detail).problem() | {"status": status.value}
     headers = dict(error.headers or {})
     if status == HTTPStatus.METHOD_NOT_ALLOWED:
         headers["Allow"] = ", ".join(sorted(_allowed_methods(request)))
@@ -190,13 +197,24 @@ EXPECTED: tuple[type[Exception], ...] = tuple(_HANDLERS)
 
 async def error_response(request: Request, error: Exception) -> Response:
     """Return the response to an error of one of the classes `EXPECTED`."""
-    return await next(handle for kind, handle in _HANDLERS.items() if isinstance(error, kind))(request, error)
+    handle = next(handle for kind, handle in _HANDLERS.items() if isinstance(error, kind))
+    response = await handle(request, error)
+    _add_rate_headers(response, request.scope)
+    return response
+
+
+def _add_rate_headers(response: Response, scope: Scope) -> None:
+    """Add the rate headers of an authenticated request, unless the error is another limit with its own."""
+    allowance = scope.get(ADMITTED)
+    if allowance is not None:
+        for name, value in allowance.headers().items():
+            response.headers.setdefault(name, value)
 
 
 def install(app: FastAPI) -> None:
-    """Register one handler for each kind of error."""
-    for kind, handler in _HANDLERS.items():
-        app.add_exception_handler(kind, handler)
+    """Register the handler for each kind of error."""
+    for kind in EXPECTED:
+        app.add_exception_handler(kind, error_response)
 
 
 class UnexpectedErrors:
@@ -225,7 +243,9 @@ class UnexpectedErrors:
             if started:
                 raise ConnectionError("the response broke off") from None
             problem = AppError("the service failed; the request may be tried again").problem()
-            await problem_response(problem, scope["path"])(scope, receive, send)
+            response = problem_response(problem, scope["path"])
+            _add_rate_headers(response, scope)
+            await response(scope, receive, send)
 
 
 def describe(error: BaseException) -> str:

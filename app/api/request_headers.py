@@ -5,12 +5,17 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import Header
-from pydantic import WithJsonSchema
+from pydantic import Field, WithJsonSchema
 from pydantic.json_schema import SkipJsonSchema
 
 from app.settings import Settings
 
 _TAG = re.compile(r'(?:W/)?("[\x21\x23-\x7e\x80-\xff]*")')
+
+
+def combined(lines: list[str] | None) -> str | None:
+    """Join the lines of a header field that is a list (RFC 9110, section 5.3); None: there is no line."""
+    return ", ".join(lines) if lines else None
 
 
 def none_match(if_none_match: str | None, tag: str) -> bool:
@@ -46,6 +51,14 @@ class Preference:
     applied: str
 
 
+def _elements(text: str, separator: str) -> list[str]:
+    """Split a header at separators outside of quoted strings; some elements may be empty.
+
+    A quoted string that is not closed ends with the header.
+    """
+    return re.findall(rf'(?:[^"{separator}]|"(?:[^"\\]|\\.?)*"?)*', text)
+
+
 def parse_prefer(headers: list[str], default_wait: float, longest_wait: float) -> Preference:
     """Parse `Prefer` headers.
 
@@ -55,8 +68,8 @@ def parse_prefer(headers: list[str], default_wait: float, longest_wait: float) -
     """
     asked: dict[str, str] = {}
     for header in headers:
-        for part in header.split(","):
-            name, _, value = part.split(";")[0].partition("=")
+        for part in _elements(header, ","):
+            name, _, value = _elements(part, ";")[0].partition("=")
             asked.setdefault(name.strip().lower(), value.strip().strip('"'))
     wait = asked.get("wait", "")
     if wait.isascii() and wait.isdigit() and len(wait) < 10:
@@ -85,11 +98,9 @@ def has_usual_length(key: str | None) -> bool:
 
 
 IdempotencyKey = Annotated[
-    str | SkipJsonSchema[None],
+    Annotated[str, Field(min_length=1, max_length=_LONGEST_KEY)] | SkipJsonSchema[None],
     Header(
         alias="Idempotency-Key",
-        min_length=1,
-        max_length=_LONGEST_KEY,
         description=(
             "Repeating a request with the same key returns the same job or buffer. The same key with a "
             "different request is rejected with 422. Keys expire after a day (`ROWVEIL_IDEMPOTENCY_TTL`); "

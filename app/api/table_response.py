@@ -9,10 +9,11 @@ import pyarrow as pa
 from anyio import CancelScope, to_thread
 from fastapi import Depends, Header, Query, Response
 from fastapi.responses import StreamingResponse
+from pydantic import WithJsonSchema
 from pydantic.json_schema import SkipJsonSchema
 
 from app import __version__
-from app.api.request_headers import none_match
+from app.api.request_headers import combined, none_match
 from app.errors import InvalidParameter, NotAcceptable
 from app.formats import Formulas, check_values, needs_values, stream_chunks
 from app.formats.errors import FormatError
@@ -21,8 +22,8 @@ from app.store.blobs.arrow_stream import TableReader
 
 _CHARSET = {"text/csv": "text/csv; charset=utf-8; header=present"}
 
-Accept = Annotated[str | SkipJsonSchema[None], Header(alias="Accept", include_in_schema=False)]
-"""Value of the header. The offered media types are listed in the declared responses."""
+Accept = Annotated[list[str] | SkipJsonSchema[None], Header(alias="Accept", include_in_schema=False)]
+"""Lines of the header. The offered media types are listed in the declared responses."""
 
 
 class Representation:
@@ -39,8 +40,9 @@ class Representation:
 async def _wanted(
     accept: Accept = None,
     if_none_match: Annotated[
-        str | SkipJsonSchema[None],
+        list[str] | SkipJsonSchema[None],
         Header(description="Entity tags that the caller has cached; 304 if one of them matches the rows."),
+        WithJsonSchema({"type": "string"}),
     ] = None,
     csv_formulas: Annotated[
         Formulas,
@@ -51,7 +53,7 @@ async def _wanted(
         ),
     ] = "keep",
 ) -> Representation:
-    return Representation(accept, if_none_match, csv_formulas)
+    return Representation(combined(accept), combined(if_none_match), csv_formulas)
 
 
 RequestedRepresentation = Annotated[Representation, Depends(_wanted)]

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from app.api.pages.console import HEADERS
-from app.api.request_headers import none_match
+from app.api.request_headers import combined, none_match
 from app.help.documents import Documents, address, documentation, media_type
 
 router = APIRouter(include_in_schema=False)
@@ -107,6 +107,7 @@ async def overview() -> Response:
 async def show(path: str, request: Request) -> Response:
     """Return a page, a picture, or a page that says that there is none."""
     found = await run_in_threadpool(_find, path)
-    if found.status == 200 and not none_match(request.headers.get("if-none-match"), found.headers["ETag"]):
+    cached = combined(request.headers.getlist("if-none-match"))
+    if found.status == 200 and not none_match(cached, found.headers["ETag"]):
         return Response(status_code=304, headers=found.headers)
     return Response(found.content, found.status, headers=found.headers, media_type=found.media_type)

@@ -123,14 +123,13 @@ class CsvOptions(CsvWriting):
         message = Message()
         message["content-type"] = content_type
         charset = self._charset(message.get_param("charset"))
-        dialect = CsvDialect(
-            self.delimiter, tuple(self.null_tokens), charset, self._has_header(message.get_param("header"))
-        )
+        has_header = self._has_header(str(message.get_param("header", "")).lower())
+        dialect = CsvDialect(self.delimiter, tuple(self.null_tokens), charset, has_header)
         return Upload(
             media_type, {"fields": json.loads(self.fields) if self.fields else None, "csv": dialect}
         )
 
-    def _has_header(self, stated: object) -> bool:
+    def _has_header(self, stated: str) -> bool:
         """Return whether the first line names the fields (RFC 4180, section 3: `header`)."""
         if stated == "present" and not self.header:
             raise InvalidRequest("'header' and the header of the Content-Type differ; state one of the two")

@@ -44,9 +44,13 @@ def error_items(faults: Iterable[Any], body: Any) -> list[dict[str, str]]:
 def _path_in(body: Any, path: Sequence[Any]) -> tuple[Any, ...]:
     """Return the part of the path that exists in the body; locations also name union branches, which do not.
 
-    A parameter given by Optim's name keeps that name.
+    A parameter given by Optim's name keeps that name, and the seed its place among the parameters.
     """
     found: list[Any] = []
+    if path and path[0] == "seed" and isinstance(body, dict) and "seed" not in body:
+        parameters = body.get("parameters")
+        if isinstance(parameters, dict) and "SWAP_SEED" in parameters:
+            path = ("parameters", "SWAP_SEED", *path[1:])
     for name in path:
         part = name
         if isinstance(body, dict) and name not in body:

@@ -83,21 +83,24 @@ _MODELS = {"breaks": Breaks, "groups": Grouping, "prefix": Prefix, "quantiles": 
 
 
 def _form(value: Any) -> str | None:
-    """Return the form of a classifier; None if it has none of them."""
+    """Return the tag of a classifier's form; None if it has none of them.
+
+    Locations of errors contain the tags, so they differ from the names of members.
+    """
     if value == "identity":
-        return "identity"
+        return "is identity"
     for name, model in _MODELS.items():
         if isinstance(value, model) or (isinstance(value, dict) and name in value):
-            return name
+            return f"is {name}"
     return None
 
 
 Classifier = Annotated[
-    Annotated[Literal["identity"], Tag("identity")]
-    | Annotated[Breaks, Tag("breaks")]
-    | Annotated[Grouping, Tag("groups")]
-    | Annotated[Prefix, Tag("prefix")]
-    | Annotated[Quantiles, Tag("quantiles")],
+    Annotated[Literal["identity"], Tag("is identity")]
+    | Annotated[Breaks, Tag("is breaks")]
+    | Annotated[Grouping, Tag("is groups")]
+    | Annotated[Prefix, Tag("is prefix")]
+    | Annotated[Quantiles, Tag("is quantiles")],
     Discriminator(_form, custom_error_type="classifier", custom_error_message=_CLASSIFIER_FORMS),
 ]
 """Division of the values of one control field into classes; `identity`: equal values form a class."""

@@ -1,6 +1,7 @@
 """API client of the contract tests, with the checks that every response must pass."""
 
 from typing import Any
+from urllib.parse import unquote
 
 import httpx
 import numpy as np
@@ -43,7 +44,7 @@ class Api:
         assert document["status"] == status
         assert document["code"] in problem_codes()
         assert document["type"] == f"urn:rowveil:problem:{document['code']}"
-        assert document["instance"] == answer.request.url.path
+        assert unquote(document["instance"]) == answer.request.url.path
         if code is not None:
             assert document["code"] == code
         return document

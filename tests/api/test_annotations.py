@@ -240,3 +240,22 @@ def test_manifest_report_and_events_do_not_have_them(api: Api) -> None:
     assert "needle" not in api.client.get("/metrics").text
     page = api.client.get(f"{path}/report", headers={"accept": "text/html"})
     assert "needle" not in page.text
+
+
+def test_letters_beyond_ascii_are_equal_in_upper_and_lower_case(api: Api) -> None:
+    """The databases agree, whatever the locale of the server is; other characters stand for themselves."""
+    names = ["ÉTUDE Œuvre", "étude œuvre", "ΟΔΟΣ", "Straße", "ÐÞ ĐŁ", "***:(?i)[A-Z]+\\d{2}^$.|"]
+    ids = {name: _run(api, name=name, label="letters")["id"] for name in names}
+
+    def found(name: str) -> set[str]:
+        page = api.client.get("/v1/jobs", params={"name": name, "label": "letters"}).json()
+        return {job["id"] for job in page["jobs"]}
+
+    for text in ("étude ŒUVRE", "Étude", "œ"):
+        assert found(text) == {ids["ÉTUDE Œuvre"], ids["étude œuvre"]}, text
+    assert found("οδοσ") == found("οΔΟς") == {ids["ΟΔΟΣ"]}
+    assert found("STRAß") == {ids["Straße"]}
+    assert found("ðþ đł") == {ids["ÐÞ ĐŁ"]}
+    for text in ("***:(?I)", "[a-z]+", "\\D{2}^$.|", "+\\", ":("):
+        assert found(text) == {ids[names[-1]]}, text
+    assert found("strass") == found("etude") == set()

@@ -207,6 +207,20 @@ def test_gzip_is_undone_on_the_way(api: Api, table: pa.Table) -> None:
         assert answer.json()["digest"] == table_digest(table), answer.text
 
 
+@pytest.mark.parametrize("fields", ['{"b": "int64"}', '{"a": "int63"}'])
+def test_an_error_of_the_fields_of_an_upload_names_the_parameter(api: Api, fields: str) -> None:
+    """They are in the query or the form, and not in the body."""
+    content = b"a\r\nx\r\n"
+    raw = api.client.post(
+        "/v1/buffers", content=content, headers={"content-type": "text/csv"}, params={"fields": fields}
+    )
+    files = {"file": ("a.csv", content, "text/csv")}
+    form = api.client.post("/v1/buffers/form", files=files, data={"fields": fields})
+    for answer in (raw, form):
+        (error,) = api.problem(answer, 422, "invalid_source")["errors"]
+        assert (error.get("parameter"), error.get("pointer")) == ("fields", None)
+
+
 # ------------------------------------------------------------------------------------ rows and their tag
 
 
@@ -231,6 +245,21 @@ def test_a_caller_who_has_the_rows_gets_not_modified(
         assert (
             client.get(rows_path, headers={"accept": media_type, "if-none-match": other}).status_code == 200
         )
+
+
+def test_the_lines_of_a_header_are_one_list(client: httpx.Client, rows_path: str) -> None:
+    lines = [("accept", "text/csv;q=0.5"), ("accept", "image/png")]
+
+    def get(*more: tuple[str, str]) -> httpx.Response:
+        credentials = ("authorization", client.headers["authorization"])
+        url = client.base_url.join(rows_path)
+        return client.send(httpx.Request("GET", url, headers=[credentials, *lines, *more]))
+
+    first = get()
+    assert (first.status_code, first.headers["content-type"][:8]) == (200, "text/csv")
+    tag = first.headers["etag"]
+    for known in ((tag, '"other"'), ('"other"', tag)):
+        assert get(*(("if-none-match", each) for each in known)).status_code == 304
 
 
 def test_the_tag_is_of_the_type_and_the_rows(client: httpx.Client, rows_path: str) -> None:

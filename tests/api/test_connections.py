@@ -76,6 +76,10 @@ def port() -> Iterator[int]:
 
         return StreamingResponse(pieces())
 
+    @app.get("/echo/{path:path}")
+    async def echo(request: Request) -> dict[str, str]:
+        return {"path": request.scope["path"], "host": request.headers["host"], "query": request.url.query}
+
     @app.get("/livez")
     async def live() -> str:
         return "ok"
@@ -287,6 +291,60 @@ def test_connections_beyond_the_limit(port: int) -> None:
     with connected(port) as connection:
         connection.sendall(head("GET", "/livez", "Connection: close"))
         assert received(connection).endswith(b'"ok"')
+
+
+@pytest.mark.parametrize(
+    ("target", "path"),
+    [
+        ("http://x/echo/a%20b?q=1", "/echo/a b"),
+        ("HTTPS://x:1/echo/", "/echo/"),
+        ("/echo/http://", "/echo/http://"),
+    ],
+)
+def test_a_target_may_be_in_absolute_form(port: int, target: str, path: str) -> None:
+    with connected(port) as connection:
+        connection.sendall(head("GET", target, "Connection: close"))
+        answer = json.loads(received(connection).rpartition(b"\r\n\r\n")[2])
+    host = target.partition("://")[2].partition("/")[0] or "127.0.0.1"
+    assert answer == {"path": path, "host": host, "query": target.partition("?")[2]}
+
+
+CHUNKED = "Transfer-Encoding: chunked"
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "instance"),
+    [
+        (b"GARBAGE\r\n\r\n", None),
+        (b"GET /livez HTTP/1.1\r\n\r\n", None),
+        (head("GET", "/livez", "Host: other"), None),
+        (head("POST", "/read", "Content-Length: 2", "Content-Length: 3") + b"{}", None),
+        (head("POST", "/read", "Transfer-Encoding: gzip, chunked") + b"0\r\n\r\n", None),
+        (head("POST", "/read", CHUNKED) + b"zz\r\n\r\n", "/read"),
+        (head("GET", "/livez") + head("POST", "/read", CHUNKED) + b"zz\r\n\r\n", "/read"),
+    ],
+)
+def test_a_request_that_is_not_http_gets_a_problem(
+    port: int, request_bytes: bytes, instance: str | None
+) -> None:
+    """The request that is being read stops, and the connection is closed."""
+    with connected(port) as connection:
+        connection.sendall(request_bytes)
+        answer = received(connection)
+    status, *fields = answer[answer.rindex(b"HTTP/1.1 ") :].partition(b"\r\n\r\n")[0].lower().split(b"\r\n")
+    document = json.loads(answer.rpartition(b"\r\n\r\n")[2])
+    assert status == b"http/1.1 400 bad request"
+    assert {b"content-type: application/problem+json", b"connection: close"} <= set(fields)
+    assert (document["status"], document["code"]) == (400, "bad_request")
+    assert document.get("instance") == instance
+
+
+def test_a_head_request_that_is_not_http_gets_no_content(port: int) -> None:
+    with connected(port) as connection:
+        connection.sendall(head("HEAD", "/livez", CHUNKED) + b"zz\r\n\r\n")
+        answer = received(connection)
+    assert b"content-type: application/problem+json" in answer
+    assert answer.endswith(b"\r\n\r\n")
 
 
 # ---------------------------------------------------------------------- the service's own process

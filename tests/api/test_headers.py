@@ -71,6 +71,11 @@ def test_pages_of_named_origins_alone_may_call(client: httpx.Client) -> None:
     assert "access-control-allow-credentials" not in asked.headers
     others = client.options("/v1/services/DSWAP", headers={"origin": "https://evil.example", **wanted})
     assert "access-control-allow-origin" not in others.headers
+    assert "because of its origin;" in Api.problem(others, 400, "bad_request")["detail"]
+    wanted["access-control-request-method"] = "PUT"
+    put = client.options("/v1/services/DSWAP", headers={"origin": DESK, **wanted})
+    assert "because of its method;" in Api.problem(put, 400, "bad_request")["detail"]
+    assert put.headers["access-control-allow-methods"] == "GET, POST, PATCH, DELETE"
     answer = client.get("/v1/jobs", headers={"origin": DESK})
     assert answer.headers["access-control-allow-origin"] == DESK
     assert "access-control-allow-origin" not in client.get("/v1/jobs", headers={"origin": "null"}).headers

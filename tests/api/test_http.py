@@ -37,6 +37,32 @@ def test_head_is_get_without_content(api: Api, path: str) -> None:
     assert head.headers["content-type"] == got.headers["content-type"]
 
 
+def test_a_kind_of_problem_has_one_title(api: Api) -> None:
+    """Also where the framework finds the error (RFC 9457, section 3.1.3)."""
+    client = api.client
+    titles = {
+        "Not found": [client.get("/v1/nothing"), client.get("/v1/jobs/none"), client.get("/v1/services/X")],
+        "Content too large": [client.post("/v1/services/DSWAP", json=["x" * 2**23])],
+        "Method not allowed": [client.put("/v1/jobs")],
+    }
+    for title, responses in titles.items():
+        assert {response.json()["title"] for response in responses} == {title}
+
+
+@pytest.mark.parametrize(
+    ("path", "instance"),
+    [
+        ("/v1/jobs/a%20b%C3%A9", "/v1/jobs/a%20b%C3%A9"),
+        ("/v1/jobs/%22%25zz%3C", "/v1/jobs/%22%25zz%3C"),
+        ("/v1/jobs/a:b@c", "/v1/jobs/a:b@c"),
+        ("//v1/jobs", "/.//v1/jobs"),
+    ],
+)
+def test_the_instance_of_a_problem_is_a_uri_reference(api: Api, path: str, instance: str) -> None:
+    answer = api.client.get(f"{str(api.client.base_url).rstrip('/')}{path}")
+    assert (answer.status_code, answer.json()["instance"]) == (404, instance)
+
+
 def test_head_where_get_is_none(api: Api) -> None:
     """404 for unknown paths, 405 for paths with only POST."""
     assert api.client.head("/v1/jobs/nothing").status_code == 404
@@ -164,6 +190,22 @@ def test_openapi_holds_together(client: httpx.Client) -> None:
     references = set(re.findall(r'"#/components/schemas/([^"]+)"', text))
     assert references <= set(document["components"]["schemas"])
     assert "itemSchema" not in text  # an OpenAPI 3.2 keyword
+
+
+def test_openapi_declares_the_headers_and_the_timeout_of_a_body(client: httpx.Client) -> None:
+    paths = client.get("/openapi.json").json()["paths"]
+    operations = [operation for path in paths.values() for operation in path.values()]
+    assert {bool(each.get("requestBody")) == ("408" in each["responses"]) for each in operations} == {True}
+    for path in ("jobs", "buffers", "ledger", "series"):
+        assert set(paths[f"/v1/{path}"]["get"]["responses"]["200"]["headers"]) == {"Link"}
+    sent = {"Location", "Idempotency-Key-Expires", "Preference-Applied"}
+    for path in ("services/DSWAP", "measures", "frontier", "attacks", "jobs/{job_id}/rerun"):
+        answers = paths[f"/v1/{path}"]["post"]["responses"]
+        assert set(answers["200"]["headers"]) == sent
+        assert set(answers["202"]["headers"]) == {*sent, "Retry-After"}
+    for path in ("buffers", "buffers/form", "buffers/{buffer_id}/copies"):
+        answers = paths[f"/v1/{path}"]["post"]["responses"]
+        assert set(answers["201"]["headers"]) == {"Location", "Idempotency-Key-Expires"}
 
 
 def test_a_body_without_a_type_is_read_as_json(api: Api) -> None:

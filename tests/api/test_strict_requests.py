@@ -82,6 +82,12 @@ def test_a_number_is_what_it_is_however_it_is_written(api: Api) -> None:
     assert same[0]["seed_fingerprint"] == same[1]["seed_fingerprint"]
 
 
+def test_a_float_in_a_row_is_no_integer(api: Api) -> None:
+    source = {"rows": [{"a": 5.0}], "fields": {"a": "int64"}}
+    problem = api.refused("DSWAP", {"source": source, "parameters": {"swap_fields": ["a"]}})
+    assert "as JSON numbers without a point" in problem["message"]
+
+
 @pytest.mark.parametrize(
     ("url", "parameter", "message"),
     [
@@ -96,6 +102,32 @@ def test_unknown_query_parameters_are_refused(api: Api, url: str, parameter: str
     error = api.problem(api.client.get(url), 422, "invalid_request")["errors"][0]
     assert error["parameter"] == parameter
     assert message in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("method", "url", "headers", "parameter", "most"),
+    [
+        ("POST", "/v1/services/CDSWAP", {"idempotency-key": "k" * 256}, "Idempotency-Key", 255),
+        ("GET", f"/v1/ledger?source={'0' * 81}", {}, "source", 80),
+        ("GET", f"/v1/series/x?owner={'o' * 301}", {}, "owner", 300),
+    ],
+)
+def test_the_length_of_a_text_is_in_characters(
+    api: Api, method: str, url: str, headers: dict[str, str], parameter: str, most: int
+) -> None:
+    answer = api.client.request(method, url, headers=headers, json=CALL if method == "POST" else None)
+    (error,) = api.problem(answer, 422, "invalid_request")["errors"]
+    assert error == {"parameter": parameter, "message": f"string should have at most {most} characters"}
+
+
+def test_an_option_of_a_form_is_given_once(api: Api) -> None:
+    files = {"file": ("a.csv", b"a\r\n1\r\n", "text/csv")}
+    data = {"delimiter": [";", ","], "name": ["x", "y"], "null_tokens": ["-", "x"]}
+    problem = api.problem(api.client.post("/v1/buffers/form", files=files, data=data), 422, "invalid_request")
+    assert sorted(error["message"] for error in problem["errors"]) == [
+        "'delimiter' is given 2 times; give it once",
+        "'name' is given 2 times; give it once",
+    ]
 
 
 def test_unknown_query_parameters_of_calls_that_make_something(api: Api) -> None:

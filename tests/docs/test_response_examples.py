@@ -16,7 +16,12 @@ CONTRACT = json.loads((Path(__file__).parents[2] / "openapi" / "openapi.json").r
 
 RECORDED_REFUSALS = {"400", "401", "403", "404", "406", "415", "422", "429"}
 
-NOT_RECORDED = {("getMetrics", "422"), ("createBufferFromForm", "400")}
+NOT_RECORDED = {
+    ("getMetrics", "422"),
+    ("createBufferFromForm", "400"),
+    ("getLiveness", "400"),
+    ("getReadiness", "400"),
+}
 """Refusals that these operations share with others, and that need a request of their own."""
 
 

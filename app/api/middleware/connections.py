@@ -4,6 +4,7 @@ uvicorn itself closes a connection that is idle after a response (`timeout_keep_
 the other cases, so its protocol is extended here:
 
 - A request head must arrive completely within the patience.
+- A request that is not HTTP/1.1 is answered with a problem document.
 - A response sent before the end of the request body (401, 413, 415, ...) has ``Connection: close``. Further
   input is dropped for a short time, so that the client can read the response; then the connection is closed.
   Closing immediately would reset the connection, and the response might be lost (RFC 9112, section 9.6).
@@ -24,14 +25,16 @@ import termios
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
 import h11
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.flow_control import CLOSE_HEADER
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from app.api.middleware.security_headers import ALWAYS
 from app.api.problems import problem_response
-from app.errors import Unavailable
+from app.errors import BadRequest, Unavailable
 from app.settings import Settings
 
 _RESERVE = 32  # connections beyond the limit that are still accepted, to be rejected with 503
@@ -41,6 +44,11 @@ _SURPLUS_PATIENCE = 2.0  # seconds that such a connection has for its request he
 _LOOKS = 10  # checks of a slow reader within the patience
 
 _SURPLUS = "rowveil.surplus"
+
+_NOT_HTTP = (
+    "the request is not HTTP/1.1: it needs one Host, header fields of at most 64 KiB in all, and a body of "
+    "one Content-Length or in chunks ('Transfer-Encoding: chunked' alone)"
+)
 
 _PROBES = ("/livez", "/readyz", "/metrics")
 
@@ -196,6 +204,8 @@ class _LimitedProtocol(H11Protocol):
         if self._surplus:
             self._surplus = len(self.connections) > self.limits.most
             scope[_SURPLUS] = self._surplus
+        if scope["raw_path"].lower().startswith((b"http://", b"https://")):
+            _read_absolute_form(scope)
 
         async def send_and_close(message: Message) -> None:
             if message["type"] == "http.response.start" and self.conn.their_state is h11.SEND_BODY:
@@ -212,6 +222,27 @@ class _LimitedProtocol(H11Protocol):
 
         application: Any = self._inner_app
         await application(scope, receive, send_and_close)
+
+    def send_400_response(self, msg: str) -> None:
+        """Respond to a request that h11 cannot read with a problem document, and close the connection.
+
+        h11's own message may quote the request. Once the response has begun, the connection is only closed.
+        """
+        state = self.conn.our_state
+        if self.cycle is not None:  # the application, which may be reading the body, stops
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        if state in (h11.IDLE, h11.SEND_RESPONSE):
+            head_is_read = state is h11.SEND_RESPONSE  # else the scope is that of the last request
+            path = self.scope["path"] if head_is_read else None
+            response = problem_response(BadRequest(_NOT_HTTP).problem(), path)
+            without_content = head_is_read and self.scope["method"] == "HEAD"
+            body = b"" if without_content else bytes(response.body)
+            headers = [*response.raw_headers, *ALWAYS, CLOSE_HEADER]
+            head = h11.Response(status_code=400, headers=headers, reason=b"Bad Request")
+            for event in (head, h11.Data(data=body), h11.EndOfMessage()):
+                self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
 
     # -------------------------------------------------------------------------------------- closing
 
@@ -292,6 +323,15 @@ class _LimitedProtocol(H11Protocol):
     @property
     def _socket(self) -> Any:
         return self._transport.inner.get_extra_info("socket")
+
+
+def _read_absolute_form(scope: Scope) -> None:
+    """Take path and host from a target in absolute form, as for a proxy (RFC 9112, section 3.2.2)."""
+    host, _, path = scope["raw_path"].partition(b"://")[2].partition(b"/")
+    others = [(name, value) for name, value in scope["headers"] if name != b"host"]
+    scope["raw_path"] = b"/" + path
+    scope["path"] = unquote(scope["raw_path"].decode("ascii"))
+    scope["headers"] = [(b"host", host), *others]
 
 
 def _ignore() -> None:

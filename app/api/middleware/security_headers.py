@@ -2,7 +2,7 @@
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-_ALWAYS = {
+_DEFAULTS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "X-Frame-Options": "DENY",
@@ -13,10 +13,10 @@ _ALWAYS = {
 
 _GUARDED = "/v1/"
 
-_OF_ALL = [(name.lower().encode(), value.encode()) for name, value in _ALWAYS.items()]
+ALWAYS = [(name.lower().encode(), value.encode()) for name, value in _DEFAULTS.items()]
 """Names and values as bytes, encoded once for all responses."""
 
-_OF_GUARDED = [*_OF_ALL, (b"cache-control", b"no-store")]
+_OF_GUARDED = [*ALWAYS, (b"cache-control", b"no-store")]
 
 
 class SecurityHeaders:
@@ -35,7 +35,7 @@ class SecurityHeaders:
             if message["type"] == "http.response.start":
                 headers = list(message.get("headers", ()))
                 given = {name for name, _ in headers}
-                defaults = _OF_GUARDED if scope["path"].startswith(_GUARDED) else _OF_ALL
+                defaults = _OF_GUARDED if scope["path"].startswith(_GUARDED) else ALWAYS
                 message["headers"] = headers + [pair for pair in defaults if pair[0] not in given]
             await send(message)
 

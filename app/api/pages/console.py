@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 
 from fastapi import APIRouter, Request, Response
 
-from app.api.request_headers import none_match
+from app.api.request_headers import combined, none_match
 from app.report.style import STYLE_SOURCE
 
 router = APIRouter(include_in_schema=False)
@@ -49,7 +49,7 @@ def _serve(path: str, file: Traversable) -> None:
     headers = HEADERS | {"ETag": f'"{hashlib.sha256(content).hexdigest()[:32]}"'}
 
     async def answer(request: Request) -> Response:
-        if not none_match(request.headers.get("if-none-match"), headers["ETag"]):
+        if not none_match(combined(request.headers.getlist("if-none-match")), headers["ETag"]):
             return Response(status_code=304, headers=headers)
         return Response(content, headers=headers, media_type=media_type)
 

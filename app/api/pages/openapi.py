@@ -120,6 +120,8 @@ def _guard(operation: dict[str, Any]) -> None:
     statuses = [401, 403, 422]  # 422: every operation rejects unknown query parameters
     if scope != METRICS:
         statuses.append(429)
+    if "requestBody" in operation:
+        statuses.append(408)
     refusals = {str(status): answer for status, answer in problems(*statuses).items() if status != 500}
     operation["responses"] |= refusals
 

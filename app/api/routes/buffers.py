@@ -11,13 +11,13 @@ from pydantic.json_schema import SkipJsonSchema
 from app.api.content_encoding import decoded
 from app.api.dependencies import Jobs, ServiceSettings
 from app.api.job_options import RequestSubmission, Submission
-from app.api.json_request import JsonRoute, claim_upload, client_disconnected
+from app.api.json_request import JsonRoute, claim_upload, client_disconnected, repeated_parameter
 from app.api.multipart import FileForm
-from app.api.openapi_responses import FILE_SCHEMA, TABLE_FILES, problems, rows_content
+from app.api.openapi_responses import FILE_SCHEMA, TABLE_FILES, listed, problems, rows_content, stored
 from app.api.schemas import Buffer, BufferPage
 from app.api.table_response import RequestedRepresentation, table_response
 from app.api.table_schemas import TableProfile
-from app.errors import TooLarge, UnsupportedMediaType
+from app.errors import InvalidFields, TooLarge, UnsupportedMediaType
 from app.formats.media_types import essence, sent_as
 from app.jobs.service import JobService
 from app.jobs.tables.uploads import Upload
@@ -26,6 +26,7 @@ from app.requests.copies import CopyRequest
 from app.requests.uploads import UploadOptions, type_of_file, uploaded_type
 from app.settings import Settings
 from app.store.sql import models
+from providers.errors import SourceError
 
 FORM = "multipart/form-data"
 
@@ -68,7 +69,7 @@ def _form_schema() -> dict[str, Any]:
     operation_id="createBuffer",
     summary="Upload a table",
     status_code=201,
-    responses=problems(*_REFUSALS),
+    responses=stored() | problems(*_REFUSALS),
     openapi_extra={"requestBody": {"required": True, "content": TABLE_FILES}},
 )
 async def create_buffer(
@@ -96,7 +97,8 @@ async def create_buffer(
     upload = options.described(content_type)
     _refuse_declared_length(request, settings)
     body = decoded(request.headers.get("content-encoding"), request.stream())
-    buffer = await jobs.buffers.create(
+    buffer = await _create(
+        jobs,
         body,
         lambda: upload,
         partial(client_disconnected, request),
@@ -111,7 +113,7 @@ async def create_buffer(
     operation_id="createBufferFromForm",
     summary="Upload a table with a form",
     status_code=201,
-    responses=problems(*_REFUSALS),
+    responses=stored() | problems(*_REFUSALS),
     openapi_extra={"requestBody": {"required": True, "content": {FORM: {"schema": _form_schema()}}}},
 )
 async def create_buffer_from_form(
@@ -142,10 +144,20 @@ async def _from_form(
         return _options_of(form, options).described(type_of_file(form.file_type, form.file_name))
 
     gone = partial(client_disconnected, request)
-    buffer = await jobs.buffers.create(
-        form.chunks(body), described, gone, submission.upload_options(), _declared_length(request)
+    buffer = await _create(
+        jobs, form.chunks(body), described, gone, submission.upload_options(), _declared_length(request)
     )
     return _created(buffer, response, submission)
+
+
+async def _create(jobs: JobService, *arguments: Any) -> models.Buffer:
+    """Create a buffer. Raises InvalidFields, since `fields` is a parameter and has no pointer."""
+    try:
+        return await jobs.buffers.create(*arguments)
+    except SourceError as error:
+        if error.pointer.startswith("/fields"):
+            raise InvalidFields(error.message, "fields") from None
+        raise
 
 
 def _created(buffer: models.Buffer, response: Response, submission: Submission) -> Buffer:
@@ -158,7 +170,12 @@ def _options_of(form: FileForm, options: UploadOptions) -> UploadOptions:
     """Combine the options of the form's fields with those of the query. Raises RequestValidationError."""
     given: dict[str, Any] = options.model_dump(exclude_unset=True)
     for name, values in form.values.items():
-        given[name] = values if name == "null_tokens" or len(values) > 1 else values[0]
+        given[name] = values if name == "null_tokens" else values[0]
+    repeated = [name for name, values in form.values.items() if name != "null_tokens" and len(values) > 1]
+    if repeated:
+        raise RequestValidationError(
+            [repeated_parameter("form", name, len(form.values[name])) for name in repeated]
+        )
     try:
         return UploadOptions.model_validate(given)
     except ValidationError as error:
@@ -186,7 +203,7 @@ def _refuse_declared_length(request: Request, settings: Settings) -> None:
     operation_id="listBuffers",
     summary="List buffers, newest first",
     response_model=BufferPage,
-    responses=problems(422),
+    responses=listed() | problems(422),
 )
 async def list_buffers(
     jobs: Jobs,
@@ -258,7 +275,7 @@ async def get_buffer_profile(
     operation_id="copyBuffer",
     summary="Copy a buffer with other fields or types",
     status_code=201,
-    responses=problems(*_REFUSALS, 404),
+    responses=stored() | problems(*_REFUSALS, 404),
 )
 async def copy_buffer(
     buffer_id: str, body: CopyRequest, response: Response, jobs: Jobs, submission: RequestSubmission

@@ -7,6 +7,7 @@ from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
 from app.api.dependencies import Service
 from app.api.json_request import JsonRoute
+from app.api.problems import MEDIA_TYPE
 from app.api.schemas import CompiledKernels, Health
 
 router = APIRouter(tags=["health"], route_class=JsonRoute)
@@ -14,7 +15,7 @@ router = APIRouter(tags=["health"], route_class=JsonRoute)
 _NOT_HTTP: dict[int | str, dict[str, Any]] = {
     400: {
         "description": "The request is not HTTP/1.1.",
-        "content": {"text/plain": {"schema": {"type": "string"}}},
+        "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
     }
 }
 

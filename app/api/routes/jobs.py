@@ -21,9 +21,9 @@ from app.api.job_response import (
     previous_response,
 )
 from app.api.json_request import JsonRoute, direct
-from app.api.openapi_responses import accepted, problems, rows_content
+from app.api.openapi_responses import accepted, listed, problems, rows_content
 from app.api.report_response import REPORT_CONTENT, report_response
-from app.api.request_headers import PreferHeaders, preference_of
+from app.api.request_headers import PreferHeaders, combined, preference_of
 from app.api.request_tables import RequestTables, checked_destination
 from app.api.schemas import (
     Job,
@@ -65,7 +65,7 @@ async def _known_job(job_id: str, jobs: Jobs) -> tuple[str, bool, Progress]:
     operation_id="listJobs",
     summary="List jobs, newest first",
     response_model=JobPage,
-    responses=problems(422),
+    responses=listed() | problems(422),
 )
 async def list_jobs(
     jobs: Jobs,
@@ -253,7 +253,7 @@ async def get_report(job_id: str, jobs: Jobs, accept: Accept = None) -> Response
     tables. The page loads and runs nothing, and masks row counts below the disclosure threshold.
     """
     report = await jobs.report(job_id)
-    return await report_response(await job_document(jobs, await jobs.get(job_id)), report, accept)
+    return await report_response(await job_document(jobs, await jobs.get(job_id)), report, combined(accept))
 
 
 @router.get(

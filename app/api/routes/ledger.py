@@ -3,12 +3,13 @@
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
+from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
 from app.api.dependencies import Jobs
 from app.api.job_response import document_response
 from app.api.json_request import JsonRoute
-from app.api.openapi_responses import problems
+from app.api.openapi_responses import listed, problems
 from app.api.schemas import LedgerPage
 from app.store.sql.models import Release
 
@@ -20,15 +21,14 @@ router = APIRouter(prefix="/v1/ledger", tags=["jobs"], route_class=JsonRoute)
     operation_id="listReleases",
     summary="List the releases of a source, oldest first",
     response_model=LedgerPage,
-    responses=problems(422),
+    responses=listed() | problems(422),
 )
 async def list_releases(
     jobs: Jobs,
     request: Request,
     source: Annotated[
-        str | SkipJsonSchema[None],
+        Annotated[str, Field(max_length=80)] | SkipJsonSchema[None],
         Query(
-            max_length=80,
             description="Only releases of the source with this digest, and of tables recognised as the same.",
         ),
     ] = None,

@@ -3,11 +3,12 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
+from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
 from app.api.dependencies import Jobs
 from app.api.json_request import JsonRoute
-from app.api.openapi_responses import problems
+from app.api.openapi_responses import listed, problems
 from app.api.schemas import Series, SeriesPage
 from app.store.sql.series import SeriesFigures
 
@@ -16,9 +17,8 @@ router = APIRouter(prefix="/v1/series", tags=["series"], route_class=JsonRoute)
 Name = Annotated[str, Path(description="Name of the series, as in the parameter `series`.")]
 
 Owner = Annotated[
-    str | SkipJsonSchema[None],
+    Annotated[str, Field(max_length=300)] | SkipJsonSchema[None],
     Query(
-        max_length=300,
         description="Owner of the series, as a page of series states it. Default: yourself.",
     ),
 ]
@@ -36,7 +36,9 @@ def _document(found: SeriesFigures) -> Series:
     )
 
 
-@router.get("", operation_id="listSeries", summary="List series, oldest first", responses=problems(422))
+@router.get(
+    "", operation_id="listSeries", summary="List series, oldest first", responses=listed() | problems(422)
+)
 async def list_series(
     jobs: Jobs,
     request: Request,

@@ -109,6 +109,31 @@ def test_full_buckets_are_forgotten() -> None:
     assert len(limits._full_at) <= 10_001
 
 
+def test_errors_have_the_rate_of_their_caller(tmp_path: Path) -> None:
+    """Responses to authenticated requests state what is left, whatever their status is."""
+    settings = Settings(home=tmp_path, auth="off", caller_request_rate=0.001, caller_request_burst=9)
+    app = create_app(settings)
+    app.state.jobs = SimpleNamespace(metrics=Metrics("0"), rates=Rates(settings, Metrics("0"), Clock()))
+
+    async def call() -> list[httpx.Response]:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            return [
+                await client.get("/v1/services/NONE"),
+                await client.get("/v1/services?x=1"),
+                await client.post("/v1/services/DSWAP", content=b"{"),
+                await client.get("/v1/jobs/none"),  # fails: the service here has no jobs
+                await client.get("/v1/none"),
+            ]
+
+    *errors, no_route = asyncio.run(call())
+    assert [response.status_code for response in errors] == [404, 422, 400, 500]
+    assert (no_route.status_code, "ratelimit" in no_route.headers) == (404, False)
+    left = [response.headers["ratelimit"].split(";")[1] for response in errors]
+    assert left == ["r=8", "r=7", "r=6", "r=5"]
+    assert {response.headers["ratelimit-policy"] for response in errors} == {'"requests";q=9;w=9000'}
+
+
 def test_a_caller_that_is_too_fast_gets_429(tmp_path: Path) -> None:
     """Every response of the API has the fields, and neither probes nor the document are limited."""
     settings = Settings(home=tmp_path, auth="off", caller_request_rate=0.001, caller_request_burst=3)

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from app.requests.run import run_request_model
 from app.requests.validation_errors import error_items
 from providers import PROVIDERS
 
@@ -31,6 +32,35 @@ WRONG: dict[str, tuple[dict[str, Any], str, str]] = {
         "input should be less than or equal to 1",
     ),
 }
+
+
+@pytest.mark.parametrize(
+    ("classifier", "pointer"),
+    [
+        ({"prefix": 2, "foo": 1}, "/classifier/foo"),
+        ({"breaks": [1], "foo": 1}, "/classifier/foo"),
+        ({"quantiles": 3, "foo": 1}, "/classifier/foo"),
+        ({"groups": {"a": [1]}, "foo": 1}, "/classifier/foo"),
+        ({"prefix": {"prefix": 1}}, "/classifier/prefix"),
+        ({"groups": {"groups": 1}}, "/classifier/groups/groups"),
+    ],
+)
+def test_a_form_of_a_classifier_is_no_part_of_a_pointer(classifier: dict[str, Any], pointer: str) -> None:
+    given = {"swap_fields": ["a"], "control_field": "b", "classifier": classifier}
+    with pytest.raises(ValidationError) as caught:
+        PROVIDERS["CDSWAP"].params.model_validate(given)
+    errors = [{**each, "loc": ("body", *each["loc"])} for each in caught.value.errors()]
+    assert [item["pointer"] for item in error_items(errors, given)] == [pointer]
+
+
+@pytest.mark.parametrize("seed", ["not hex", -1, 0.5])
+def test_a_seed_by_its_optim_name_is_reported_where_it_was_sent(seed: Any) -> None:
+    parameters = {"swap_fields": ["a"], "SWAP_SEED": seed}
+    given = {"source": {"rows": [{"a": 1}]}, "parameters": parameters}
+    with pytest.raises(ValidationError) as caught:
+        run_request_model(PROVIDERS["DSWAP"]).model_validate(given)
+    errors = [{**each, "loc": ("body", *each["loc"])} for each in caught.value.errors()]
+    assert [item["pointer"] for item in error_items(errors, given)] == ["/parameters/SWAP_SEED"]
 
 
 @pytest.mark.parametrize("case", WRONG)

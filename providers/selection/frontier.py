@@ -64,11 +64,11 @@ def _error_of_risk(guessed: float) -> float:
 
 
 ATTACK_LIMIT = (
-    f"An attack of a comparison knows no rule of the method, and tries at most {ATTACKS} rows: the standard "
-    f"error of its rate is up to {0.5 / math.sqrt(ATTACKS):.3f} for a secret. The risk divides it by 1 - b, if "
-    f"a guess is right for a share b of the rows: {_error_of_risk(0.8):.2f} at b = 0.8. A release without any "
-    "relation has a risk of this size by chance. Do not choose by smaller differences, and attack the "
-    "release before you publish it."
+    f"An attack of a comparison knows no rule of the method, and tries at most {ATTACKS} rows: the "
+    f"standard error of its rate is up to {0.5 / math.sqrt(ATTACKS):.3f} for a secret. The risk divides it "
+    f"by 1 - b, if a guess is right for a share b of the rows: {_error_of_risk(0.8):.2f} at b = 0.8. A "
+    "release without any relation has a risk of this size by chance. Do not choose by smaller differences, "
+    "and attack the release before you publish it."
 )
 """Further limit if a figure is an attack."""
 

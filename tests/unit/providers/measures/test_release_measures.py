@@ -73,11 +73,11 @@ def test_the_closest_of_fewer_or_more_records() -> None:
     """Distances and ties agree with all pairs; a row without a record of its number is not its own."""
     for rows in (1, 40, 299):
         for one, two in ((NUMBERS, NUMBERS[:rows]), (NUMBERS[:rows], NUMBERS)):
-            points = [
+            left, right = (
                 Points(np.ascontiguousarray(side), np.zeros((len(side), 0), np.int32), 0, 0.0)
                 for side in (one, two)
-            ]
-            found = closest(*points)
+            )
+            found = closest(left, right)
             expected = cdist(one, two).min(axis=1)
             assert found.distances == pytest.approx(expected)
             assert found.own.tolist() == (np.arange(len(one)) < rows).tolist()

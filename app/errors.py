@@ -147,6 +147,14 @@ class Conflict(AppError):
     title = "Conflict"
 
 
+class PreconditionFailed(AppError):
+    """The rows in this media type do not have an entity tag of `If-Match`."""
+
+    status = 412
+    code = "precondition_failed"
+    title = "Precondition failed"
+
+
 class TooLarge(AppError):
     """The body is larger than the limit."""
 

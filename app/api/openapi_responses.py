@@ -15,6 +15,7 @@ _DESCRIPTIONS = {
     406: "None of the offered media types is acceptable.",
     410: "The resource has expired.",
     409: "The request conflicts with the current state of the resource.",
+    412: "The rows do not match `If-Match`.",
     413: "The body is larger than the limit of this operation.",
     415: "The body has a media type that this operation does not support.",
     422: "The request is invalid; `errors` lists each error with its location.",

@@ -30,6 +30,13 @@ def none_match(if_none_match: str | None, tag: str) -> bool:
     return tag.removeprefix("W/") not in _TAG.findall(if_none_match)
 
 
+def is_match(if_match: str | None, tag: str) -> bool:
+    """Return whether the header is absent or holds the strong entity tag (RFC 9110, section 13.1.1)."""
+    if if_match is None or if_match.strip() == "*":
+        return True
+    return any(found[0] == tag for found in _TAG.finditer(if_match))
+
+
 PreferHeaders = Annotated[
     list[str] | SkipJsonSchema[None],
     Header(

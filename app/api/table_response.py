@@ -13,8 +13,8 @@ from pydantic import WithJsonSchema
 from pydantic.json_schema import SkipJsonSchema
 
 from app import __version__
-from app.api.request_headers import combined, none_match
-from app.errors import InvalidParameter, NotAcceptable
+from app.api.request_headers import combined, is_match, none_match
+from app.errors import InvalidParameter, NotAcceptable, PreconditionFailed
 from app.formats import Formulas, check_values, needs_values, stream_chunks
 from app.formats.errors import FormatError
 from app.formats.media_types import CSV, MEDIA_TYPES, negotiate
@@ -27,18 +27,28 @@ Accept = Annotated[list[str] | SkipJsonSchema[None], Header(alias="Accept", incl
 
 
 class Representation:
-    """Requested representation: the headers `Accept` and `If-None-Match`, and what CSV does with formulas."""
+    """Requested representation: `Accept`, conditions on the entity tag, and what CSV does with formulas."""
 
     def __init__(
-        self, accept: str | None, if_none_match: str | None, csv_formulas: Formulas = "keep"
+        self,
+        accept: str | None,
+        if_match: str | None,
+        if_none_match: str | None,
+        csv_formulas: Formulas = "keep",
     ) -> None:
         self.accept = accept
+        self.if_match = if_match
         self.if_none_match = if_none_match
         self.csv_formulas: Formulas = csv_formulas
 
 
 async def _wanted(
     accept: Accept = None,
+    if_match: Annotated[
+        list[str] | SkipJsonSchema[None],
+        Header(description="Entity tags; 412 if none of them is that of the rows."),
+        WithJsonSchema({"type": "string"}),
+    ] = None,
     if_none_match: Annotated[
         list[str] | SkipJsonSchema[None],
         Header(description="Entity tags that the caller has cached; 304 if one of them matches the rows."),
@@ -53,7 +63,7 @@ async def _wanted(
         ),
     ] = "keep",
 ) -> Representation:
-    return Representation(combined(accept), combined(if_none_match), csv_formulas)
+    return Representation(combined(accept), combined(if_match), combined(if_none_match), csv_formulas)
 
 
 RequestedRepresentation = Annotated[Representation, Depends(_wanted)]
@@ -73,6 +83,8 @@ async def table_response(
         No offered type is acceptable, or the chosen one cannot represent a field's type.
     InvalidParameter
         Formulas are to be escaped in another media type than CSV.
+    PreconditionFailed
+        `If-Match` names other rows, or the rows in another media type.
     """
     media_type = negotiate(wanted.accept, MEDIA_TYPES)
     if media_type is None:
@@ -81,6 +93,10 @@ async def table_response(
         raise InvalidParameter(f"'csv_formulas' is for CSV; leave it out with {media_type}", "csv_formulas")
     etag_input = f"{digest} {media_type} {__version__} {pa.__version__} {wanted.csv_formulas}"
     headers = {"ETag": f'"{hashlib.sha256(etag_input.encode()).hexdigest()[:32]}"', "Vary": "Accept"}
+    if not is_match(wanted.if_match, headers["ETag"]):
+        raise PreconditionFailed(
+            "the rows have another entity tag than those of If-Match; get them without it"
+        )
     if not none_match(wanted.if_none_match, headers["ETag"]):
         return Response(status_code=304, headers=headers)
     rows = await open_rows()

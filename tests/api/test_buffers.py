@@ -262,6 +262,18 @@ def test_the_lines_of_a_header_are_one_list(client: httpx.Client, rows_path: str
         assert get(*(("if-none-match", each) for each in known)).status_code == 304
 
 
+def test_rows_with_another_tag_than_asked_for_are_refused(api: Api, rows_path: str) -> None:
+    """If-Match compares strongly, and takes precedence over If-None-Match."""
+    tag = api.client.get(rows_path).headers["etag"]
+    for known in (tag, f'"other", {tag}', "*"):
+        assert api.client.get(rows_path, headers={"if-match": known}).status_code == 200
+        both = {"if-match": known, "if-none-match": tag}
+        assert api.client.get(rows_path, headers=both).status_code == 304
+    for other in ('"other"', f"W/{tag}", tag.strip('"')):
+        answer = api.client.get(rows_path, headers={"if-match": other, "if-none-match": tag})
+        api.problem(answer, 412, "precondition_failed")
+
+
 def test_the_tag_is_of_the_type_and_the_rows(client: httpx.Client, rows_path: str) -> None:
     types = [ARROW, PARQUET, "text/csv", "application/json"]
     tags = [client.head(rows_path, headers={"accept": media_type}).headers["etag"] for media_type in types]

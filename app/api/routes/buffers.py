@@ -243,7 +243,7 @@ async def get_buffer(buffer_id: str, jobs: Jobs) -> Buffer:
     "/{buffer_id}/rows",
     operation_id="getBufferRows",
     summary="Get a buffer's rows",
-    responses=rows_content("The rows.") | problems(404, 406, 422),
+    responses=rows_content("The rows.") | problems(404, 406, 412, 422),
 )
 async def get_buffer_rows(buffer_id: str, jobs: Jobs, wanted: RequestedRepresentation) -> Response:
     """Get the rows in the media type that `Accept` requests."""

@@ -189,7 +189,7 @@ def _event(state: str, ended: bool, fraction: float, stage: str) -> ServerSentEv
     "/{job_id}/rows",
     operation_id="getJobRows",
     summary="Get the destination buffer",
-    responses=rows_content("The destination buffer.") | problems(404, 406, 409, 410, 422),
+    responses=rows_content("The destination buffer.") | problems(404, 406, 409, 410, 412, 422),
 )
 async def get_rows(job_id: str, jobs: Jobs, wanted: RequestedRepresentation) -> Response:
     """Get the rows in the media type that `Accept` requests.

@@ -260,7 +260,7 @@ def test_services_read_dictionaries_that_together_are_too_many(
 
 @pytest.mark.parametrize("nulls", ["swap", "keep"])
 def test_a_swap_of_dictionaries_that_together_are_too_many_is_refused(nulls: str) -> None:
-    """In memory and out of core: the values of the release do not fit its type."""
+    """The values of the release do not fit its type, in memory and out of core."""
     table = pa.table({"a": FULL})
     parameters = {"swap_fields": ["a"], "nulls": nulls}
     with pytest.raises(SourceError, match="more values together than dictionary"):

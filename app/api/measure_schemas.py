@@ -524,6 +524,8 @@ class ClusteringError(MeasureFigure):
 class QueryErrors(ResponseModel):
     """Relative errors of random queries."""
 
+    bounded: float | SkipJsonSchema[None] = None
+    """Mean of the errors, larger ones counted as 1; absent in reports of earlier versions."""
     mean: float
     q25: float
     median: float
@@ -531,8 +533,9 @@ class QueryErrors(ResponseModel):
 
 
 class QueryErrorIntervals(ResponseModel):
-    """Intervals of the quartiles. The mean has none, because single queries decide it."""
+    """Intervals of the quartiles and of `bounded`. The mean has none, because single queries decide it."""
 
+    bounded: Interval | SkipJsonSchema[None] = None
     q25: Interval
     median: Interval
     q75: Interval

@@ -151,7 +151,7 @@ MEANINGS: Mapping[str, Meaning] = MappingProxyType(
         ),
         "query_error": Meaning(
             "utility",
-            "How far averages of a field over ranges of another one are from the true ones, by the median.",
+            "How far averages of a field over ranges of another one are from the true ones.",
             _TOGETHER,
         ),
         "prediction": Meaning(

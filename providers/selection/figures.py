@@ -167,7 +167,7 @@ UTILITIES: Mapping[str, str] = MappingProxyType(
         "marginals": "marginals.mean_distance",
         "correlations": "delta_rho.mean",
         "model": "prediction.destination",
-        "queries": "query_error.median",
+        "queries": "query_error.bounded",
     }
 )
 """Use of a release -> figure of utility that measures it."""

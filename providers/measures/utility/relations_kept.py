@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from providers.arrays import BoolArray, Float64Array
+from providers.arrays import Float64Array
 from providers.measures.shared.comparison import Comparison
 from providers.measures.shared.finding import BEYOND_FLOAT64, Finding, NotApplicable
 from providers.measures.shared.measure import Measure
@@ -58,8 +58,8 @@ def share_kept_by_chance(released: Float64Array) -> float:
         taken for the middle one in turn.
     """
     sides = np.abs(np.roll(released, -1, axis=1) - released)  # from number m to m + 1
-    present: BoolArray = ~np.isnan(released).any(axis=1)
-    differ = (sides != np.roll(sides, 1, axis=1)) & present[:, np.newaxis]  # the two that meet in m
+    present = ~np.isnan(released).any(axis=1, keepdims=True)
+    differ = (sides != np.roll(sides, 1, axis=1)) & present  # the two that meet in m
     return float(differ.mean()) / 2
 
 

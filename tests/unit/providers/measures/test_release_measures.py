@@ -240,7 +240,9 @@ def test_query_error() -> None:
     source, released = np.array([2.0, 4.0, 0.0, np.nan, 1.0]), np.array([3.0, 4.0, 1.0, 1.0, np.nan])
     errors = relative_errors(source, released)
     assert errors.tolist() == [0.5, 0.0, 1.0]
-    assert query_error(errors) == {"mean": 0.5, "q25": 0.25, "median": 0.5, "q75": 0.75}
+    found = query_error(errors)
+    assert found == {"bounded": 0.5, "mean": 0.5, "q25": 0.25, "median": 0.5, "q75": 0.75}
+    assert query_error(np.array([0.0, 0.5, 40.0]))["bounded"] == 0.5
     queries = drawn_queries(np.random.default_rng(1).random((500, 4)), 3)
     assert {(one, two) for one, two, _, _ in queries} == set(itertools.permutations(range(3), 2))
     assert all(0.05 <= width <= 0.5 for _, _, _, width in queries)

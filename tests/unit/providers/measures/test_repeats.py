@@ -125,7 +125,7 @@ def test_queries_say_how_sure_their_quartiles_are() -> None:
     for report in reports:
         value, interval = report["value"], report["interval"]
         assert report["queries"] == QUERIES
-        assert set(interval) == {"q25", "median", "q75"} == set(value) - {"mean"}
+        assert set(interval) == {"bounded", "q25", "median", "q75"} == set(value) - {"mean"}
         for part, bounds in interval.items():
             assert bounds["low"] <= value[part] <= bounds["high"]
     for part, number in reports[0]["value"].items():
@@ -143,7 +143,7 @@ def test_intervals_of_queries_cover_the_quartiles_of_all_queries() -> None:
         ).measures["query_error"]
         for seed in range(150)
     ]
-    for part in ("q25", "median", "q75"):
+    for part in ("bounded", "q25", "median", "q75"):
         target = float(np.mean([report["value"][part] for report in found]))
         covered = [
             report["interval"][part]["low"] <= target <= report["interval"][part]["high"] for report in found

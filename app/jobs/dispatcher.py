@@ -40,6 +40,7 @@ from app.jobs.watchers import Watchers
 from app.processes.api_process import ApiProcess
 from app.store.blobs.bucket import BucketUnusable
 from app.store.sql import jobs, replicas
+from app.store.sql.db import DATABASE_ERRORS
 from app.store.sql.models import Job
 from app.store.sql.series import SeriesMoved
 from app.telemetry import tracing
@@ -422,6 +423,9 @@ class Dispatcher:
             except Exception as error:
                 if isinstance(error, Unavailable | StorageFull):
                     _log.warning("job %s: its end is not recorded yet", job.id)
+                elif isinstance(error, DATABASE_ERRORS):  # the outcome counts when the database works again
+                    trace = failure_of(error).trace
+                    _log.error("job %s: its end is not recorded yet: %s", job.id, trace)
                 else:  # the result cannot be recorded, but a failure can
                     outcome = failure_of(error)
                     _log.error("job %s: its end cannot be recorded: %s", job.id, outcome.trace)

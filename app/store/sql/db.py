@@ -42,7 +42,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-__all__ = ["Database", "DatabaseAway", "DatabaseUnusable", "Session", "migrate", "migration_config"]
+__all__ = [
+    "DATABASE_ERRORS",
+    "Database",
+    "DatabaseAway",
+    "DatabaseUnusable",
+    "Session",
+    "migrate",
+    "migration_config",
+]
 
 NEWEST_REVISION = "2026_11_25b_ledger_indexes"
 """Revision of the newest migration, which this version was made for."""
@@ -86,6 +94,18 @@ _TEMPORARY = (
     sa.exc.TimeoutError,  # of the pool
 )
 
+_READ_ONLY, _NOT_SUPPORTED = "25006", "0A000"
+"""SQLSTATE of a write on a server that takes none, and of a feature that the server does not have."""
+
+DATABASE_ERRORS = (
+    sa.exc.OperationalError,
+    sa.exc.InterfaceError,
+    sa.exc.InternalError,
+    sa.exc.NotSupportedError,
+    sa.exc.ProgrammingError,  # such as a missing right or table
+)
+"""Errors that do not come from the values that a transaction stores."""
+
 _FULL = ("database or disk is full", "No space left on device")
 
 _log = logging.getLogger("rowveil.database")
@@ -105,8 +125,8 @@ class DatabaseAway(DatabaseUnusable):
 class Database:
     """Transactions on one database. Raises DatabaseUnusable if its address is invalid.
 
-    Temporary faults (the database is away or full, or a transaction is a deadlock's victim) leave a
-    transaction as Unavailable or StorageFull, which callers get as problems. A value that PostgreSQL cannot
+    Temporary faults (the database is away, full or read-only, or a transaction is a deadlock's victim) leave
+    a transaction as Unavailable or StorageFull, which callers get as problems. A value that PostgreSQL cannot
     store is InvalidRequest.
     """
 
@@ -436,7 +456,9 @@ def _translated_migration(database: Database) -> Iterator[None]:
         raise DatabaseUnusable(str(error)) from None
     except Unavailable as error:
         raise DatabaseAway(error.message) from None
-    except (sa.exc.OperationalError, sa.exc.InterfaceError) as error:
+    except DATABASE_ERRORS as error:
+        if not _is_temporary(error):
+            raise
         shown = database.engine.url.render_as_string(hide_password=True)
         kind = DatabaseAway if database.shared else DatabaseUnusable
         raise kind(f"the database {shown} cannot be opened: {error.orig}") from None
@@ -511,16 +533,27 @@ def _ping_idle_connections(engine: sa.Engine) -> None:
 def _translated_errors() -> Iterator[None]:
     try:
         yield
-    except _TEMPORARY as error:
+    except sa.exc.DataError as error:
+        raise InvalidRequest(
+            "a name in the request is longer than the database allows, or holds the character U+0000"
+        ) from error
+    except sa.exc.SQLAlchemyError as error:
+        if not _is_temporary(error):
+            raise
         cause = str(getattr(error, "orig", ""))
         _log.error("the database is not available: %s", type(getattr(error, "orig", error)).__qualname__)
         if any(words in cause for words in _FULL):
             raise StorageFull("the database is full; delete buffers and jobs, or try again later") from error
         raise Unavailable("the database is temporarily not available; try again") from error
-    except sa.exc.DataError as error:
-        raise InvalidRequest(
-            "a name in the request is longer than the database allows, or holds the character U+0000"
-        ) from error
+
+
+def _is_temporary(error: sa.exc.SQLAlchemyError) -> bool:
+    """Whether the database is away, or takes no writes now, such as a standby that is not promoted yet."""
+    if isinstance(error, _TEMPORARY):
+        return True
+    cause = getattr(error, "orig", None)
+    state = getattr(cause, "sqlstate", None)
+    return state == _READ_ONLY or (state == _NOT_SUPPORTED and "during recovery" in str(cause))
 
 
 def _json(value: Any) -> str:

@@ -376,8 +376,20 @@ class Dispatcher:
         running = running or self._runs.run(job.id, task)
         tracking = asyncio.create_task(self._track(job, task, running))
         self._tracked[job.id] = tracking
+        tracking.add_done_callback(partial(self._forget_failed, job.id))
         self._starting.discard(job.id)
         self._stop_at_deadline(job, tracking)
+
+    def _forget_failed(self, job_id: str, tracking: asyncio.Task[None]) -> None:
+        """Forget a tracking task if it has failed: the next takeovers put its job back into the queue."""
+        error = None if tracking.cancelled() else tracking.exception()
+        if not isinstance(error, Exception):
+            return
+        _log.error("job %s is not tracked any more: %s", job_id, failure_of(error).trace)
+        if self._tracked.get(job_id) is tracking:
+            del self._tracked[job_id]
+            self._to_cancel.discard(job_id)
+            self._overdue.discard(job_id)
 
     def _stop_at_deadline(self, job: Job, tracking: asyncio.Task[None]) -> None:
         if job.deadline is None:

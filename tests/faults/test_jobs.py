@@ -36,6 +36,7 @@ from tests.faults.conftest import (
     new_measures,
     people,
 )
+from tests.faults.replicas import until
 from tests.faults.running import PATIENCE, parent_of, wait_until_gone
 from tests.preloaded.processes import start_command
 
@@ -292,6 +293,27 @@ def test_a_job_whose_start_meets_a_lost_database_is_started_again(
 
 
 @embedded
+def test_a_job_that_is_no_longer_tracked_runs_again(
+    service: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error of the service ends its tracking: the job returns to the queue, or is cancelled."""
+
+    async def fail(*_: Any) -> None:
+        raise RuntimeError("a defect")
+
+    def untracked() -> Job:
+        with monkeypatch.context() as patch:
+            patch.setattr(service.jobs._dispatcher, "_track", fail)
+            job = service.submit(people())
+            until("the job has been started", lambda: service.get(job).state == "running")
+        return job
+
+    again = untracked()
+    ended = service.end(again)
+    assert (ended.state, ended.attempt) == ("succeeded", 2)
+    assert service.loop.do(service.jobs.cancel(untracked().id)).state == "cancelled"
+
+
 def test_the_bytes_do_not_depend_on_workers_or_threads(start: Start) -> None:
     """Enough rows for the parallel kernels; each job at once with the others."""
     table = people(30_000)

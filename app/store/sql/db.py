@@ -64,6 +64,9 @@ Most calls change the same pages. A copy takes the last change of each, so that 
 With SQLite's own 1,000 pages, every seventeenth small call waited for one.
 """
 
+_TRUNCATION_PAUSES = (0.0, 0.01, 0.02, 0.05)
+"""Seconds before each attempt to truncate the log; most transactions that read from it are shorter."""
+
 _POOL_SIZE, _POOL_OVERFLOW = 5, 10
 """Connections that are kept open, and further ones that are opened when those are in use: SQLAlchemy's
 defaults, which SQLite files have, too."""
@@ -150,6 +153,8 @@ class Database:
         self._server_looks: ServerLooks | None = None
         self._look_lock = threading.Lock()
         self._look_connection: sa.PoolProxiedConnection | None = None
+        self.log_is_due = not self.shared
+        """Whether SQLite's log may hold deleted rows, also of an earlier process: see `truncate_log`."""
 
     @property
     def shared(self) -> bool:
@@ -341,15 +346,30 @@ class Database:
                 connection.scalar(sa.select(sa.func.pg_advisory_unlock(number)))
 
     def truncate_log(self) -> None:
-        """Truncate SQLite's write-ahead log, so that it holds no deleted rows.
+        """Truncate SQLite's write-ahead log, so that it holds no deleted rows. Blocking.
 
-        If a reader uses the log at this moment, SQLite truncates it at its next use.
+        A transaction that reads from the log prevents that, and is not waited for: SQLite would keep its
+        write lock meanwhile. Then `log_is_due` stays true, and the next purge tries again.
         """
-        if self.engine.url.get_backend_name() == "sqlite":
-            with self.engine.connect() as connection:
-                raw = connection.connection.driver_connection
-                assert isinstance(raw, sqlite3.Connection)
-                raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        if self.shared:
+            return
+        self.log_is_due = True
+        if self._group is not None:
+            self._group.check_may_block()
+        with self.engine.connect() as connection:
+            raw = connection.connection.driver_connection
+            assert isinstance(raw, sqlite3.Connection)
+            raw.execute("PRAGMA busy_timeout=0")
+            try:
+                for pause in _TRUNCATION_PAUSES:
+                    time.sleep(pause)
+                    with self._write_lock:
+                        (busy, *_) = raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+                    if not busy:
+                        self.log_is_due = False
+                        return
+            finally:
+                raw.execute(f"PRAGMA busy_timeout={_LOCK_SECONDS * 1000}")
 
     def close(self) -> None:
         """Close all connections."""

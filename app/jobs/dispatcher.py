@@ -251,7 +251,7 @@ class Dispatcher:
         self._starting.discard(job_id)
         if isinstance(task, SwapTask):
             await self._in_thread(self._stores.drop, [task.destination.id])
-        await self._in_thread(partial(Path(task.progress_path).unlink, missing_ok=True))
+        await self._in_thread(self._stores.delete_progress, Path(task.progress_path))
 
     def _free_workers(self) -> int:
         return self._engine.capacity() - self._reserved
@@ -599,7 +599,7 @@ class Dispatcher:
                 self._stores.mark_named([task.destination.id])
             else:
                 self._stores.drop([task.destination.id])
-        progress_path.unlink(missing_ok=True)
+        self._stores.delete_progress(progress_path)
         if moved_on:
             self._run_again(job)
         return ended

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -111,6 +112,23 @@ class Postgres:
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)
             self._process.wait(_PATIENCE)
+
+    def become_standby(self) -> None:
+        """Start it again as a standby: it takes no writes until it is promoted."""
+        self.stop()
+        mark = self._folder / "data" / "standby.signal"
+        mark.touch()
+        if self._owner:
+            shutil.chown(mark, _NOBODY["user"], _NOBODY["group"])
+        self.start()
+
+    def promote(self) -> None:
+        """Let a standby take writes."""
+        self.do("SELECT pg_promote()")
+
+    def promote_after(self, seconds: float) -> None:
+        """Promote it by a thread after some time."""
+        threading.Timer(seconds, self.promote).start()
 
     def new_database(self) -> str:
         """The address of a new database with the tables that a migration makes.

@@ -51,10 +51,10 @@ def make_progress_file(path: Path) -> None:
 
 
 def read_progress(path: Path) -> Progress | None:
-    """Read the worker's last progress; None if the file does not exist or is incomplete."""
+    """Read the worker's last progress; None if the file does not exist, cannot be read or is incomplete."""
     try:
         data = path.read_bytes()
-    except FileNotFoundError:
+    except OSError:  # such as ESTALE of a network share
         return None
     return parse_progress(data)
 

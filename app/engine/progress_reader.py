@@ -45,7 +45,7 @@ class ProgressReader:
         self._known: dict[Path, Progress] = {}
 
     async def read(self, path: Path) -> Progress | None:
-        """Read the worker's last progress; None if the file does not exist or is incomplete.
+        """Read the worker's last progress; None if the file does not exist, cannot be read or is incomplete.
 
         While the folder does not respond, the result is the progress as it was last read, or a fraction of 0
         without a stage. All callers that wait for one file share one read.

@@ -14,7 +14,7 @@ import struct
 import sys
 import threading
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import connection, parent_process
 from typing import Any
 
@@ -173,10 +173,15 @@ def call(function: TaskFunction, task: Any) -> Outcome:
 
 
 def failure_of(error: Exception) -> Failure:
-    """Convert an unexpected error: a neutral message for the caller, the stack for the log."""
+    """Convert an unexpected error: a neutral message for the caller, the stack for the log.
+
+    An error for lack of space has the code `STORAGE_FULL`.
+    """
     frames = traceback.extract_tb(error.__traceback__)
     kind = f"{type(error).__module__}.{type(error).__qualname__}"
     stack = tuple(f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames)
+    if isinstance(error, OSError) and error.errno in NO_ROOM:
+        return replace(_NO_ROOM, trace=(kind, *stack))
     message = "the service failed at this job; its log has the cause under the job's id"
     return Failure(INTERNAL_ERROR, message, trace=(kind, *stack))
 

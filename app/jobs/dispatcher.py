@@ -25,7 +25,7 @@ from app.engine.engine import (
 )
 from app.engine.progress_file import make_progress_file
 from app.engine.worker_process import failure_of
-from app.errors import StorageFull, Unavailable
+from app.errors import NO_ROOM, StorageFull, Unavailable
 from app.jobs.failure_errors import problem_of
 from app.jobs.fairness.turns import Turns
 from app.jobs.job_metrics import JobMetrics
@@ -39,7 +39,10 @@ from app.jobs.units.unit_runner import JobRuns
 from app.jobs.watchers import Watchers
 from app.processes.api_process import ApiProcess
 from app.store.blobs.bucket import BucketUnusable
+from app.store.blobs.sealed_files import BlobMissing
 from app.store.sql import jobs, replicas
+from app.store.sql.db import DATABASE_ERRORS
+from app.store.sql.deployment import StorageMismatch, StorageUnusable
 from app.store.sql.models import Job
 from app.store.sql.series import SeriesMoved
 from app.telemetry import tracing
@@ -55,11 +58,15 @@ _RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0)
 _ARRIVAL_SECONDS = 0.1
 """Longest time for which a new job waits for a busy worker before it is queued."""
 
+_STORAGE_SECONDS = 2.0
+"""Time after a fault of the storage for which no job is claimed."""
+
 _DEADLINE_SECONDS = 1.0
 """Interval at which queued jobs are checked for their deadlines."""
 
 _MOST_ATTEMPTS = 10
-"""Attempts of a job after which it fails if the fork server or the cluster is lost again."""
+"""Attempts of a job after which it fails if the fork server or the cluster is lost again, or its files cannot
+be opened while the storage works."""
 
 _OVERDUE = Failure(DEADLINE_EXCEEDED, "the job had not ended by its deadline, and was stopped")
 
@@ -117,6 +124,7 @@ class Dispatcher:
         self._background: set[asyncio.Task[Any]] = set()
         self._stopping = self._halted = False
         self._sweeping = self._sweep_wanted = False
+        self._storage_failed = self._claims_paused = False
         self._reserved = 0
         """Free workers that are kept for jobs being accepted or claimed."""
         self._arrivals: deque[asyncio.Future[bool]] = deque()
@@ -245,7 +253,7 @@ class Dispatcher:
         self._starting.discard(job_id)
         if isinstance(task, SwapTask):
             await self._in_thread(self._stores.drop, [task.destination.id])
-        await self._in_thread(partial(Path(task.progress_path).unlink, missing_ok=True))
+        await self._in_thread(self._stores.delete_progress, Path(task.progress_path))
 
     def _free_workers(self) -> int:
         return self._engine.capacity() - self._reserved
@@ -377,8 +385,20 @@ class Dispatcher:
         running = running or self._runs.run(job.id, task)
         tracking = asyncio.create_task(self._track(job, task, running))
         self._tracked[job.id] = tracking
+        tracking.add_done_callback(partial(self._forget_failed, job.id))
         self._starting.discard(job.id)
         self._stop_at_deadline(job, tracking)
+
+    def _forget_failed(self, job_id: str, tracking: asyncio.Task[None]) -> None:
+        """Forget a tracking task if it has failed: the next takeovers put its job back into the queue."""
+        error = None if tracking.cancelled() else tracking.exception()
+        if not isinstance(error, Exception):
+            return
+        _log.error("job %s is not tracked any more: %s", job_id, failure_of(error).trace)
+        if self._tracked.get(job_id) is tracking:
+            del self._tracked[job_id]
+            self._to_cancel.discard(job_id)
+            self._overdue.discard(job_id)
 
     def _stop_at_deadline(self, job: Job, tracking: asyncio.Task[None]) -> None:
         if job.deadline is None:
@@ -424,6 +444,9 @@ class Dispatcher:
             except Exception as error:
                 if isinstance(error, Unavailable | StorageFull):
                     _log.warning("job %s: its end is not recorded yet", job.id)
+                elif isinstance(error, DATABASE_ERRORS):  # the outcome counts when the database works again
+                    trace = failure_of(error).trace
+                    _log.error("job %s: its end is not recorded yet: %s", job.id, trace)
                 else:  # the result cannot be recorded, but a failure can
                     outcome = failure_of(error)
                     _log.error("job %s: its end cannot be recorded: %s", job.id, outcome.trace)
@@ -458,7 +481,7 @@ class Dispatcher:
 
         If there is no such job, the virtual time moves to ``until_turn``, whose plan or upload starts.
         """
-        while True:
+        while self._storage_works():
             replica = self._stores.lease.replica
             with self._stores.database.write() as session:
                 replicas.hold(session, [replica])
@@ -475,28 +498,84 @@ class Dispatcher:
             task = self._built(job)
             if task is not None:
                 return job, task, more
+        return None
+
+    def _storage_works(self) -> bool:
+        """Whether jobs may be claimed: after a fault of the storage not before it works again."""
+        if not self._storage_failed:
+            return True
+        if self._claims_paused:
+            return False
+        try:
+            self._stores.check_storage()
+        except (StorageMismatch, StorageUnusable) as error:
+            _log.error("no job is claimed: %s", error)
+            self._pause_claims()
+            return False
+        self._storage_failed = False
+        return True
+
+    def _pause_claims(self) -> None:
+        """Claim no job for a while, and then only if the storage works."""
+        self._storage_failed = self._claims_paused = True
+        later = self._event_loop.call_later
+        self._event_loop.call_soon_threadsafe(later, _STORAGE_SECONDS, self._resume_claims)
+
+    def _resume_claims(self) -> None:
+        self._claims_paused = False
+        self.wake()
 
     def _built(self, job: Job) -> JobTask | None:
         """Build the task of a claimed job; None: it cannot be started now, or has failed.
 
-        It has failed if its tables or its seed do not open. If the database does not respond, the next
-        takeovers find a claim that nobody tracks and put the job back into the queue.
+        It has failed if its tables or its seed do not open. If the storage does not work, the job returns to
+        the queue. If the database does not respond, the next takeovers find a claim that nobody tracks, and
+        put the job back into the queue.
         """
         self._starting.add(job.id)
         try:
             progress_path = self._stores.progress_path(job)
             make_progress_file(progress_path)
             return self._tasks.build(job, progress_path)
-        except (Unavailable, BucketUnusable) as error:
+        except (Unavailable, StorageFull) as error:
             self._starting.discard(job.id)
             _log.warning("job %s is not started yet: %s", job.id, failure_of(error).trace)
             return None
         except Exception as error:
             self._starting.discard(job.id)
+            if self._may_start_later(job, error):
+                _log.warning("job %s returns to the queue: %s", job.id, failure_of(error).trace)
+                self._return_to_queue(job)
+                return None
             _log.error("job %s cannot be started: %s", job.id, failure_of(error).trace)
-            self._recorder.record_end(job, Step.FAIL, error=problem_of(Failure(INTERNAL_ERROR, _UNREADABLE)))
+            full = isinstance(error, OSError) and error.errno in NO_ROOM
+            failure = failure_of(error) if full else Failure(INTERNAL_ERROR, _UNREADABLE)
+            self._recorder.record_end(job, Step.FAIL, error=problem_of(failure))
             self._event_loop.call_soon_threadsafe(self._watchers.notify, job.id, True)
             return None
+
+    def _may_start_later(self, job: Job, error: Exception) -> bool:
+        """Whether a job whose files cannot be opened may start when the storage works again."""
+        if isinstance(error, BucketUnusable):  # requests have been repeated for long
+            return True
+        if not isinstance(error, OSError | BlobMissing):
+            return False
+        try:
+            self._stores.check_storage()
+        except (StorageMismatch, StorageUnusable):
+            return True
+        return not isinstance(error, FileNotFoundError | BlobMissing) and job.attempt < _MOST_ATTEMPTS
+
+    def _return_to_queue(self, job: Job) -> None:
+        """Put a claimed job that was not started back into the queue, and claim none for a while."""
+        self._pause_claims()
+        try:
+            with self._stores.database.write() as session:
+                requeue(session, job, job.crashes)
+        except (Unavailable, StorageFull):  # the next takeovers do
+            return
+        self._job_metrics.count_requeue()
+        self._stores.delete_progress(self._stores.progress_path(job))
 
     def _record(self, job: Job, task: JobTask, outcome: Outcome) -> bool:
         """Record the end of the run. Return whether ``job`` is now the row of the job that has ended."""
@@ -524,7 +603,7 @@ class Dispatcher:
                 self._stores.mark_named([task.destination.id])
             else:
                 self._stores.drop([task.destination.id])
-        progress_path.unlink(missing_ok=True)
+        self._stores.delete_progress(progress_path)
         if moved_on:
             self._run_again(job)
         return ended

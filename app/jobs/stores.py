@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
+from app.engine.progress_file import make_progress_file
 from app.errors import AppError, StorageFull, Unavailable
 from app.jobs.maintenance.binding import bind_once
 from app.jobs.maintenance.issuers import name_issuer_once
@@ -25,7 +26,7 @@ from app.store.sql import jobs, replicas
 from app.store.sql.audit.trail import OPERATOR, AuditTrail
 from app.store.sql.bindings import NamedBlob, Role, blob_of_job, rows_binding, table_binding
 from app.store.sql.db import Database, Transaction, migrate
-from app.store.sql.deployment import pair, usable
+from app.store.sql.deployment import StorageUnusable, pair, usable
 from app.store.sql.models import Job
 from app.store.sql.service_keys import AUDIT, FINGERPRINT, LEDGER, kept_key
 
@@ -133,6 +134,27 @@ class Stores:
     def progress_path_of(self, job_id: str, attempt: int) -> Path:
         """Return the progress file of an attempt of a job."""
         return self.progress_folder / f"{job_id}.{attempt}"
+
+    def delete_progress(self, path: Path) -> None:
+        """Delete a progress file; the next sweep deletes one that remains."""
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            _log.warning("progress file %s cannot be deleted: %s", path.name, error.strerror)
+
+    def check_storage(self) -> None:
+        """Check that the storage is this deployment's, and that progress files can be made.
+
+        Raises StorageMismatch, StorageUnusable.
+        """
+        self.sweeper.check_folder()
+        probe = self.progress_folder / f"{self.lease.replica}.probe"
+        try:
+            make_progress_file(probe)
+            probe.unlink(missing_ok=True)
+        except OSError as error:
+            message = f"no file can be made in {self.progress_folder}: {error.strerror}"
+            raise StorageUnusable(message) from None
 
     def table(self, job: Job, role: Role) -> BlobAccess:
         """Return access to a table of the job, in its row or in a file; the row was read with its tables.

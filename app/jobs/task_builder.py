@@ -192,7 +192,7 @@ class KeptWorker:
         """Delete what was prepared for a job that is not accepted. Blocking."""
         task = self._forget()
         if task is not None:
-            Path(task.progress_path).unlink(missing_ok=True)
+            self._stores.delete_progress(Path(task.progress_path))
 
     def _forget(self) -> JobTask | None:
         task, self._prepared = self._prepared, None

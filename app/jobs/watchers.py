@@ -5,6 +5,7 @@ reads it from the database.
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -15,6 +16,8 @@ from app.engine.engine import Progress
 from app.errors import Unavailable
 from app.jobs.states import State
 from app.store.sql.models import Job
+
+_log = logging.getLogger("rowveil.jobs")
 
 LOOK_SECONDS = 0.25
 """Interval at which a running job's progress is read, and a database that is away is tried again."""
@@ -113,7 +116,11 @@ class _Follower:
         while True:
             await asyncio.sleep(self._interval())
             row = self._row
-            found = await self._read(row) if row is not None and row.state == State.RUNNING else None
+            try:
+                found = await self._read(row) if row is not None and row.state == State.RUNNING else None
+            except Exception as error:  # the next read may succeed
+                _log.warning("the progress of a job cannot be read: %s", type(error).__qualname__)
+                continue
             if row is self._row and found != self._last:
                 self._last = found
                 for changed in self.signals:

@@ -386,6 +386,9 @@ def test_progress_is_read_as_it_was_reported(tmp_path: Path) -> None:
         assert set(started.stage) == {"ä"}
     path.write_bytes(b"torn")
     assert read_progress(path) is None
+    path.unlink()
+    path.mkdir()
+    assert read_progress(path) is None
 
 
 def test_a_worker_creates_a_progress_file_that_is_gone(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Jobs whose worker or whose service is killed, starved or stopped, with real workers."""
 
 import contextlib
+import errno
 import logging
 import os
 import signal
@@ -36,6 +37,7 @@ from tests.faults.conftest import (
     new_measures,
     people,
 )
+from tests.faults.replicas import until
 from tests.faults.running import PATIENCE, parent_of, wait_until_gone
 from tests.preloaded.processes import start_command
 
@@ -291,7 +293,98 @@ def test_a_job_whose_start_meets_a_lost_database_is_started_again(
     assert (ended.state, ended.attempt, ended.crashes) == ("succeeded", 2, 0)
 
 
+def queued_behind_a_held_one(one: Running) -> tuple[Job, list[Job]]:
+    """A running job, and jobs with files that wait for its worker."""
+    held = one.submit(people(), seed=doings.HELD)
+    one.wait_until_held(held)
+    return held, [one.submit(people()) for _ in range(3)]
+
+
+@in_folder
+def test_queued_jobs_wait_for_a_shared_folder_that_is_not_mounted(start: Start, tmp_path: Path) -> None:
+    """Only the first of them is claimed before."""
+    one = start(workers=1, small_table_bytes=0)
+    held, queued = queued_behind_a_held_one(one)
+    names = ("blobs", "deployment")
+    for name in names:
+        (one.settings.home / name).rename(tmp_path / name)
+    one.loop.do(one.jobs.cancel(held.id))
+    until("a job was claimed", lambda: bool(one.jobs._dispatcher._storage_failed))
+    time.sleep(3)  # the storage is checked again meanwhile
+    assert [one.get(job).state for job in queued] == ["queued"] * 3
+    for name in names:
+        (tmp_path / name).rename(one.settings.home / name)
+    ended = [one.end(job) for job in queued]
+    assert [(job.state, job.attempt, job.crashes) for job in ended] == [
+        ("succeeded", 2, 0),
+        ("succeeded", 1, 0),
+        ("succeeded", 1, 0),
+    ]
+
+
 @embedded
+def test_queued_jobs_wait_for_a_disk_that_is_full(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = start(workers=1)
+    held, queued = queued_behind_a_held_one(one)
+
+    def fail(path: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        for module in ("dispatcher", "stores"):
+            patch.setattr(f"app.jobs.{module}.make_progress_file", fail)
+        one.open_gate(held)
+        one.end(held)
+        time.sleep(3)
+        assert [one.get(job).state for job in queued] == ["queued"] * 3
+    assert [one.end(job).state for job in queued] == ["succeeded"] * 3
+
+
+@embedded
+@pytest.mark.parametrize(("error", "code"), [(errno.ENOSPC, "storage_full"), (errno.EIO, "internal_error")])
+def test_a_file_that_never_opens_fails_its_job_in_the_end(
+    start: Start, monkeypatch: pytest.MonkeyPatch, error: int, code: str
+) -> None:
+    """The storage works otherwise, and the other jobs run after it."""
+    monkeypatch.setattr("app.jobs.dispatcher._STORAGE_SECONDS", 0.05)
+    one = start(workers=1)
+    held, queued = queued_behind_a_held_one(one)
+
+    def make(path: Path) -> None:
+        if path.name.startswith(queued[0].id):
+            raise OSError(error, os.strerror(error))
+        make_progress_file(path)
+
+    monkeypatch.setattr("app.jobs.dispatcher.make_progress_file", make)
+    one.open_gate(held)
+    failed, *others = (one.end(job) for job in queued)
+    assert failed.error is not None
+    assert (failed.state, failed.attempt, failed.error["code"]) == ("failed", 10, code)
+    assert [job.state for job in others] == ["succeeded"] * 2
+
+
+@embedded
+def test_a_job_that_is_no_longer_tracked_runs_again(
+    service: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error of the service ends its tracking: the job returns to the queue, or is cancelled."""
+
+    async def fail(*_: Any) -> None:
+        raise RuntimeError("a defect")
+
+    def untracked() -> Job:
+        with monkeypatch.context() as patch:
+            patch.setattr(service.jobs._dispatcher, "_track", fail)
+            job = service.submit(people())
+            until("the job has been started", lambda: service.get(job).state == "running")
+        return job
+
+    again = untracked()
+    ended = service.end(again)
+    assert (ended.state, ended.attempt) == ("succeeded", 2)
+    assert service.loop.do(service.jobs.cancel(untracked().id)).state == "cancelled"
+
+
 def test_the_bytes_do_not_depend_on_workers_or_threads(start: Start) -> None:
     """Enough rows for the parallel kernels; each job at once with the others."""
     table = people(30_000)

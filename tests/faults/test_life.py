@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import os
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
@@ -264,6 +265,29 @@ def test_a_progress_file_that_does_not_respond_holds_up_nothing_else(service: Ru
         os.close(writer)
     service.open_gate(held)
     assert service.end(held).state == "succeeded"
+
+
+@in_folder
+def test_a_progress_file_that_cannot_be_deleted_keeps_no_job_from_its_end(
+    service: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sweep deletes it."""
+    held = service.submit(people(), seed=doings.HELD)
+    service.wait_until_held(held)
+    path, unlink = service.jobs._stores.progress_path(service.get(held)), Path.unlink
+
+    def refused(file: Path, missing_ok: bool = False) -> None:
+        if file == path:
+            raise OSError(errno.EROFS, "Read-only file system")
+        unlink(file, missing_ok)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", refused)
+        service.open_gate(held)
+        assert service.end(held).state == "succeeded"
+    assert path.exists()
+    assert service.jobs._stores.sweep()
+    assert not path.exists()
 
 
 def test_what_is_not_there_is_not_found(service: Running) -> None:

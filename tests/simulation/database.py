@@ -324,6 +324,8 @@ class SimulatedDatabase:
         """Call the function: the caller is in a thread."""
         return function(*arguments)
 
+    log_is_due = False
+
     def truncate_log(self) -> None:
         """Do nothing: PostgreSQL needs none."""
 

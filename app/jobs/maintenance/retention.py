@@ -68,7 +68,7 @@ class Retention:
         for kind, step in self._steps.items():
             try:
                 deleted = self._in_batches(kind, step)
-                if deleted and kind == "job":
+                if kind == "job" and (deleted or self._stores.database.log_is_due):
                     self._stores.database.truncate_log()
             except Exception as error:
                 self._metrics.purge_failures.labels(kind).inc()

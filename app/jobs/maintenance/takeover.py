@@ -90,7 +90,7 @@ class Takeover:
             unnamed = jobs.unnamed(session, [blob for end in ended for blob in end.released])
         self._recorder.publish(ended, unnamed)
         for job in (*stalled, *lost):
-            self._stores.progress_path(job).unlink(missing_ok=True)
+            self._stores.delete_progress(self._stores.progress_path(job))
         for _ in range(len(stalled) + len(lost) - len(ended)):
             self._job_metrics.count_requeue()
         self._untracked = {(job.id, job.attempt) for job in untracked}

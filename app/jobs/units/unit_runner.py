@@ -21,6 +21,7 @@ from typing import Any
 
 from app.engine.engine import CANCELLED, CLUSTER_LOST, TIME_LIMIT, Engine, Failure, Outcome, TaskFunction
 from app.engine.progress_file import ProgressFile
+from app.engine.worker_process import failure_of
 from app.jobs.units.repeated_tasks import LOST, RepeatedTasks, RepeatPolicy, Step, Stop
 from app.jobs.units.spools import FolderSpools, Spools
 from app.worker.run_units import (
@@ -236,6 +237,8 @@ class JobRuns:
                 return outcome
             assert isinstance(task, SwapTask)
             return await self._run_divided(task, outcome, run)
+        except Exception as error:
+            return failure_of(error)
         finally:
             del self._jobs[job_id]
 
@@ -262,8 +265,8 @@ class JobRuns:
             "(ROWVEIL_JOB_TIME_LIMIT) and were stopped",
         )
         timer = asyncio.get_running_loop().call_later(self._time_limit, run.stop.set, too_long)
-        await asyncio.to_thread(self._spools.open, job)
         try:
+            await asyncio.to_thread(self._spools.open, job)
             prepared = await self._prepare(job, divided, run)
             if isinstance(prepared, Failure):
                 return prepared

@@ -42,7 +42,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-__all__ = ["Database", "DatabaseAway", "DatabaseUnusable", "Session", "migrate", "migration_config"]
+__all__ = [
+    "DATABASE_ERRORS",
+    "Database",
+    "DatabaseAway",
+    "DatabaseUnusable",
+    "Session",
+    "migrate",
+    "migration_config",
+]
 
 NEWEST_REVISION = "2026_11_25b_ledger_indexes"
 """Revision of the newest migration, which this version was made for."""
@@ -55,6 +63,9 @@ _LOG_PAGES = 8000
 Most calls change the same pages. A copy takes the last change of each, so that rare copies are less work.
 With SQLite's own 1,000 pages, every seventeenth small call waited for one.
 """
+
+_TRUNCATION_PAUSES = (0.0, 0.01, 0.02, 0.05)
+"""Seconds before each attempt to truncate the log; most transactions that read from it are shorter."""
 
 _POOL_SIZE, _POOL_OVERFLOW = 5, 10
 """Connections that are kept open, and further ones that are opened when those are in use: SQLAlchemy's
@@ -86,6 +97,18 @@ _TEMPORARY = (
     sa.exc.TimeoutError,  # of the pool
 )
 
+_READ_ONLY, _NOT_SUPPORTED = "25006", "0A000"
+"""SQLSTATE of a write on a server that takes none, and of a feature that the server does not have."""
+
+DATABASE_ERRORS = (
+    sa.exc.OperationalError,
+    sa.exc.InterfaceError,
+    sa.exc.InternalError,
+    sa.exc.NotSupportedError,
+    sa.exc.ProgrammingError,  # such as a missing right or table
+)
+"""Errors that do not come from the values that a transaction stores."""
+
 _FULL = ("database or disk is full", "No space left on device")
 
 _log = logging.getLogger("rowveil.database")
@@ -105,8 +128,8 @@ class DatabaseAway(DatabaseUnusable):
 class Database:
     """Transactions on one database. Raises DatabaseUnusable if its address is invalid.
 
-    Temporary faults (the database is away or full, or a transaction is a deadlock's victim) leave a
-    transaction as Unavailable or StorageFull, which callers get as problems. A value that PostgreSQL cannot
+    Temporary faults (the database is away, full or read-only, or a transaction is a deadlock's victim) leave
+    a transaction as Unavailable or StorageFull, which callers get as problems. A value that PostgreSQL cannot
     store is InvalidRequest.
     """
 
@@ -130,6 +153,8 @@ class Database:
         self._server_looks: ServerLooks | None = None
         self._look_lock = threading.Lock()
         self._look_connection: sa.PoolProxiedConnection | None = None
+        self.log_is_due = not self.shared
+        """Whether SQLite's log may hold deleted rows, also of an earlier process: see `truncate_log`."""
 
     @property
     def shared(self) -> bool:
@@ -321,15 +346,30 @@ class Database:
                 connection.scalar(sa.select(sa.func.pg_advisory_unlock(number)))
 
     def truncate_log(self) -> None:
-        """Truncate SQLite's write-ahead log, so that it holds no deleted rows.
+        """Truncate SQLite's write-ahead log, so that it holds no deleted rows. Blocking.
 
-        If a reader uses the log at this moment, SQLite truncates it at its next use.
+        A transaction that reads from the log prevents that, and is not waited for: SQLite would keep its
+        write lock meanwhile. Then `log_is_due` stays true, and the next purge tries again.
         """
-        if self.engine.url.get_backend_name() == "sqlite":
-            with self.engine.connect() as connection:
-                raw = connection.connection.driver_connection
-                assert isinstance(raw, sqlite3.Connection)
-                raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        if self.shared:
+            return
+        self.log_is_due = True
+        if self._group is not None:
+            self._group.check_may_block()
+        with self.engine.connect() as connection:
+            raw = connection.connection.driver_connection
+            assert isinstance(raw, sqlite3.Connection)
+            raw.execute("PRAGMA busy_timeout=0")
+            try:
+                for pause in _TRUNCATION_PAUSES:
+                    time.sleep(pause)
+                    with self._write_lock:
+                        (busy, *_) = raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+                    if not busy:
+                        self.log_is_due = False
+                        return
+            finally:
+                raw.execute(f"PRAGMA busy_timeout={_LOCK_SECONDS * 1000}")
 
     def close(self) -> None:
         """Close all connections."""
@@ -436,7 +476,9 @@ def _translated_migration(database: Database) -> Iterator[None]:
         raise DatabaseUnusable(str(error)) from None
     except Unavailable as error:
         raise DatabaseAway(error.message) from None
-    except (sa.exc.OperationalError, sa.exc.InterfaceError) as error:
+    except DATABASE_ERRORS as error:
+        if not _is_temporary(error):
+            raise
         shown = database.engine.url.render_as_string(hide_password=True)
         kind = DatabaseAway if database.shared else DatabaseUnusable
         raise kind(f"the database {shown} cannot be opened: {error.orig}") from None
@@ -511,16 +553,27 @@ def _ping_idle_connections(engine: sa.Engine) -> None:
 def _translated_errors() -> Iterator[None]:
     try:
         yield
-    except _TEMPORARY as error:
+    except sa.exc.DataError as error:
+        raise InvalidRequest(
+            "a name in the request is longer than the database allows, or holds the character U+0000"
+        ) from error
+    except sa.exc.SQLAlchemyError as error:
+        if not _is_temporary(error):
+            raise
         cause = str(getattr(error, "orig", ""))
         _log.error("the database is not available: %s", type(getattr(error, "orig", error)).__qualname__)
         if any(words in cause for words in _FULL):
             raise StorageFull("the database is full; delete buffers and jobs, or try again later") from error
         raise Unavailable("the database is temporarily not available; try again") from error
-    except sa.exc.DataError as error:
-        raise InvalidRequest(
-            "a name in the request is longer than the database allows, or holds the character U+0000"
-        ) from error
+
+
+def _is_temporary(error: sa.exc.SQLAlchemyError) -> bool:
+    """Whether the database is away, or takes no writes now, such as a standby that is not promoted yet."""
+    if isinstance(error, _TEMPORARY):
+        return True
+    cause = getattr(error, "orig", None)
+    state = getattr(cause, "sqlstate", None)
+    return state == _READ_ONLY or (state == _NOT_SUPPORTED and "during recovery" in str(cause))
 
 
 def _json(value: Any) -> str:

@@ -1,6 +1,7 @@
 """Event streams of one job share one reader of its progress."""
 
 import asyncio
+import errno
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,6 +21,32 @@ PATIENCE = 20.0
 
 def row(state: str, **values: Any) -> Job:
     return Job(id="job", state=state, attempt=1, **values)
+
+
+def test_a_stream_goes_on_after_a_read_that_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watchers, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(watchers, "_SECONDS_PER_WATCHER", 0.0001)
+    reads: list[Job] = []
+
+    async def progress_of(job: Job) -> Progress:
+        reads.append(job)
+        if len(reads) == 2:
+            raise OSError(errno.ESTALE, "Stale file handle")
+        return Progress(len(reads) / 10, "swapping")
+
+    async def find(job_id: str) -> Job:
+        return row(State.RUNNING)
+
+    async def stream() -> list[float]:
+        seen: list[float] = []
+        async with asyncio.timeout(PATIENCE):
+            async for _, progress in Watchers().updates("job", find, progress_of):
+                seen.append(progress.fraction)
+                if len(seen) == 2:
+                    break
+        return seen
+
+    assert asyncio.run(stream()) == [0.1, 0.3]
 
 
 def test_streams_of_a_job_read_its_progress_together(monkeypatch: pytest.MonkeyPatch) -> None:

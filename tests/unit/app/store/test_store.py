@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -402,6 +403,29 @@ def test_a_look_sees_each_commit_and_holds_no_snapshot(database: Database) -> No
     if not database.shared:
         database.truncate_log()  # no reader keeps the log
         assert Path(f"{database.engine.url.database}-wal").stat().st_size == 0
+
+
+def test_the_log_is_truncated_without_waiting_for_readers(database: Database) -> None:
+    """A reader keeps the log, and no transaction waits for it; the log is due until it is gone."""
+    if database.shared:
+        pytest.skip("a server has a log of its own")
+    log = Path(f"{database.engine.url.database}-wal")
+    add(database, job())
+    assert database.log_is_due
+    with database.read() as session:
+        assert jobs.newest(session, None, None, 1, None)
+        started = monotonic()
+        add(database, job())
+        database.truncate_log()
+        add(database, job())
+        assert monotonic() - started < 10
+        assert database.log_is_due
+        assert log.stat().st_size > 0
+    database.truncate_log()
+    assert not database.log_is_due
+    assert log.stat().st_size == 0
+    with database.engine.connect() as connection:  # the same one: it waits for locks again
+        assert connection.scalar(sa.text("PRAGMA busy_timeout")) == 30_000
 
 
 def test_the_log_of_an_embedded_database_is_copied_into_the_file(database: Database) -> None:

@@ -1,6 +1,6 @@
 """Queries without SQLAlchemy's execution: the same rows, value by value, and errors as before."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from app.errors import Unavailable
 from app.settings import Settings
 from app.store.sql import db
-from app.store.sql.db import Database
+from app.store.sql.db import Database, Session
 from app.store.sql.models import Base, Release
 from app.store.sql.quick_statements import errors_of, execute
 from tests.conftest import DATABASES
@@ -195,6 +195,30 @@ def test_a_server_that_is_away_is_reported_each_time(how: str, tmp_path: Path, p
     finally:
         postgres.start()
     use(database, how)
+    database.close()
+
+
+@pytest.mark.parametrize(
+    "add",
+    [
+        lambda session: session.add(Release(**VALUES)),
+        lambda session: execute(session, sa.insert(LEDGER), VALUES),
+    ],
+)
+def test_a_server_that_takes_no_writes_is_unavailable(
+    add: Callable[[Session], object], tmp_path: Path, postgres: Postgres
+) -> None:
+    database = Database(Settings(home=tmp_path, database_url=postgres.empty_database()))
+    LEDGER.create(database.engine)
+
+    def write() -> None:
+        with database.write() as session:
+            session.execute(sa.text("SET TRANSACTION READ ONLY"))
+            add(session)
+
+    with pytest.raises(Unavailable):
+        write()
+    use(database, "write")
     database.close()
 
 

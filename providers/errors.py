@@ -7,6 +7,12 @@ its class with ``args``, and a keyword-only argument would break the pool.
 import difflib
 from collections.abc import Iterable
 
+_LONGEST_COMPARED = 100
+"""Most characters of a name that is compared with others: difflib's time grows with the product of two."""
+
+_MOST_COMPARED = 1 << 18
+"""Most pairs of characters compared for one suggestion, such as those of 2,600 names of 10 characters."""
+
 
 class ProviderError(Exception):
     """The provider cannot do what was asked; the message says what would be right."""
@@ -55,7 +61,7 @@ def reference_token(part: object) -> str:
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return ``"; did you mean 'age'?"`` with the nearest known name, or the known names if none is near."""
     names = list(known)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    near = difflib.get_close_matches(name, _compared(name, names), n=1, cutoff=0.6)
     if not near:  # a difference of case alone may hide a near name
         folded = {candidate.casefold(): candidate for candidate in names}
         near = [folded[name.casefold()]] if name.casefold() in folded else []
@@ -63,3 +69,16 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
         return f"; did you mean '{near[0]}'?"
     shown = ", ".join(f"'{known_name}'" for known_name in names[:12])
     return f"; known are {shown}{', ...' if len(names) > 12 else ''}" if names else ""
+
+
+def _compared(name: str, known: Iterable[str]) -> list[str]:
+    """Return the known names that are compared with a name: none that is long, and within a bound of time."""
+    compared: list[str] = []
+    characters = _MOST_COMPARED // max(1, len(name)) if len(name) <= _LONGEST_COMPARED else 0
+    for candidate in known:
+        if len(candidate) <= _LONGEST_COMPARED:
+            characters -= len(candidate)
+            if characters < 0:
+                break
+            compared.append(candidate)
+    return compared

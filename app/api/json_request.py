@@ -27,6 +27,7 @@ from app.api.request_budget import LARGE_BODY, UPLOAD_BYTES, Claim, memory_of
 from app.errors import AppError, InvalidRequest
 from app.formats.errors import FormatError
 from app.formats.json_text import check_names, may_repeat, reason_not_json, without_byte_order_mark
+from app.requests.validation_errors import MOST_ERRORS
 from providers.errors import did_you_mean
 
 _CONTRACT = "/v1/"
@@ -255,6 +256,8 @@ def _query_check(dependant: Dependant) -> Callable[[QueryParams], None]:
                 faults.append({"type": "query", "loc": ("query", name), "msg": message})
             elif count > 1 and not is_list[name]:
                 faults.append(repeated_parameter("query", name, count))
+            if len(faults) > MOST_ERRORS:
+                break  # no more are listed
         if faults:
             raise RequestValidationError(faults)
 

@@ -31,6 +31,9 @@ _ZIPPED = ".gz"
 _SMALL_BODY = 1 << 17
 """Largest request body in bytes whose table is read in the event loop: a thread costs more than that work."""
 
+_FEW_FIELDS = 100
+"""Most fields of a table against which a request is checked in the event loop."""
+
 T = TypeVar("T")
 P = ParamSpec("P")
 
@@ -67,7 +70,7 @@ class Tables:
         if source.reference is not None:
             return await self._fetched(source, source.reference, place)
         if source.buffer is None:
-            table = await self.in_thread_unless_small(_inline_table, source, place)
+            table = await self.in_thread_unless_small(0, _inline_table, source, place)
             return SourceTable(table, table.schema, table.num_rows)
         try:
             buffer = await self._jobs.buffers.get(source.buffer)
@@ -76,10 +79,13 @@ class Tables:
         return SourceTable(buffer.id, schema_of_fields(buffer.fields), buffer.row_count, buffer.digest)
 
     async def in_thread_unless_small(
-        self, function: Callable[P, T], *arguments: P.args, **named: P.kwargs
+        self, fields: int, function: Callable[P, T], *arguments: P.args, **named: P.kwargs
     ) -> T:
-        """Return ``function(*arguments)``, computed in a thread unless the request's body is small."""
-        if len(await self._request.body()) <= _SMALL_BODY:
+        """Return ``function(*arguments)``, computed in a thread unless body and table are small.
+
+        ``fields``: the number of fields that the function reads apart from the body, such as a buffer's.
+        """
+        if fields <= _FEW_FIELDS and len(await self._request.body()) <= _SMALL_BODY:
             return function(*arguments, **named)
         return await to_thread.run_sync(partial(function, *arguments, **named))
 

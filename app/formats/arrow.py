@@ -19,7 +19,8 @@ from app.formats.bounded_file import Batches, BoundedFile
 from app.formats.errors import FormatError
 from app.formats.released_arrays import released
 from app.formats.schema_checks import check_schema
-from app.store.blobs.batches import pieces
+from app.store.blobs.batches import BATCH_BYTES, decoded_pieces, pieces
+from providers.tables.decoded_sizes import decoded_row_sizes
 from providers.tables.encodings import can_take, canonical_array
 from providers.tables.layouts import most_rows, original_schema, restored_batch, workable, workable_schema
 
@@ -158,6 +159,16 @@ def _viewed_bytes(array: pa.Array) -> int:
     return 0
 
 
+def _refuse_endless_rows(batch: pa.RecordBatch) -> None:
+    """Raise FormatError for a row whose runs, views and dictionaries do not fit an array when decoded."""
+    sizes = decoded_row_sizes(batch)
+    if sizes is not None and len(sizes) and sizes.max() > _MOST_VIEWED:
+        raise FormatError(
+            f"a row takes more than {_MOST_VIEWED >> 20} MiB when its runs, views and dictionaries are "
+            "decoded; split the cell"
+        )
+
+
 def _damaged(batch: pa.RecordBatch) -> FormatError:
     what = "is damaged: offsets, indices or text that is not UTF-8"
     for field, column in zip(batch.schema, batch.columns, strict=True):
@@ -170,8 +181,9 @@ def _damaged(batch: pa.RecordBatch) -> FormatError:
 
 def _laid_out(batches: Iterator[pa.RecordBatch], plain_schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        for start in range(0, batch.num_rows, _BATCH_ROWS):
-            columns = [workable(column) for column in batch.slice(start, _BATCH_ROWS).columns]
+        _refuse_endless_rows(batch)
+        for piece in decoded_pieces(batch, BATCH_BYTES, _BATCH_ROWS):
+            columns = [workable(column) for column in piece.columns]
             yield pa.RecordBatch.from_arrays(columns, schema=plain_schema)
 
 

@@ -25,7 +25,7 @@ from app.formats.csv_input import may_be_empty, refuse_nul
 from app.formats.errors import FormatError
 from app.formats.json_output import refuse_intervals
 from app.formats.value_text import to_text
-from app.store.blobs.batches import pieces
+from app.store.blobs.batches import decoded_pieces
 from providers.tables.encodings import plain
 from providers.tables.type_names import canonical_type
 
@@ -64,7 +64,7 @@ def _chunks(schema: pa.Schema, batches: Iterable[pa.RecordBatch], formulas: Form
     header = _quoted(_texts(pa.array(schema.names, pa.large_string()), formulas), _QUOTED_NAME)
     yield ",".join(header.to_pylist()).encode() + b"\r\n"
     for batch in batches:
-        for piece in pieces(batch, _BATCH_BYTES, _BATCH_ROWS):
+        for piece in decoded_pieces(batch, _BATCH_BYTES, _BATCH_ROWS):
             if piece.num_rows:
                 yield _lines(piece, formulas)
 

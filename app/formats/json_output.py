@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from app.formats.errors import FormatError
 from app.formats.value_text import to_text
-from app.store.blobs.batches import pieces
+from app.store.blobs.batches import decoded_pieces
 from providers.tables.encodings import list_children, list_lengths, plain, struct_children, validity
 from providers.tables.type_names import canonical_type, is_list, type_name
 
@@ -115,7 +115,7 @@ def _rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[byte
     heads: list[pa.Scalar] = []
     end, nothing = pa.scalar("},", pa.large_string()), pa.scalar("", pa.large_string())
     for batch in batches:
-        for piece in pieces(batch, _BATCH_BYTES, BATCH_ROWS):
+        for piece in decoded_pieces(batch, _BATCH_BYTES, BATCH_ROWS):
             if not piece.num_rows:
                 continue
             if not schema.names:

@@ -59,7 +59,7 @@ def attack_options_of_run(given: RunAttackOptions, measures: MeasureOptions) -> 
         "categorical_fields": measures.categorical_fields,
     }
     named = given.model_dump(exclude_unset=True, exclude={"advice"})
-    known = named.get("known") or defaults["known"]
+    known = set(named.get("known") or defaults["known"])
     found = {name: fields for name, fields in defaults.items() if fields}
     if "secret" not in named and "secret" in found:  # the target may be known too
         found["secret"] = tuple(name for name in found["secret"] if name not in known)

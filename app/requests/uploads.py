@@ -28,6 +28,9 @@ _SUFFIXES = {
     ".parquet": PARQUET, ".pq": PARQUET,
 }  # fmt: skip
 
+_LONGEST_CONTENT_TYPE = 1024
+"""Most characters of a media type: the libraries that parse it take a time with the square of its length."""
+
 _DELIMITERS = "a delimiter is one ASCII character, no letter, digit, quote or line end; or the word 'tab'"
 
 
@@ -113,6 +116,7 @@ class CsvOptions(CsvWriting):
 
     def described(self, content_type: str) -> Upload:
         """Return the upload of this type with these options. Raises UnsupportedMediaType, InvalidRequest."""
+        refuse_long_content_type(content_type)
         media_type = essence(content_type)
         if media_type != CSV:
             own = {"fields"} if self.fields is not None else set()
@@ -156,6 +160,15 @@ class UploadOptions(CsvOptions, AnnotationsBody):
     def described(self, content_type: str) -> Upload:
         """Return the upload of this type with these options. Raises UnsupportedMediaType, InvalidRequest."""
         return replace(super().described(content_type), annotations=self.annotations)
+
+
+def refuse_long_content_type(content_type: str) -> None:
+    """Raise UnsupportedMediaType if the type, with its parameters, is too long to be parsed."""
+    if len(content_type) > _LONGEST_CONTENT_TYPE:
+        raise UnsupportedMediaType(
+            f"the media type has {len(content_type)} characters, and at most {_LONGEST_CONTENT_TYPE} are "
+            "read; give it its own parameters alone, such as 'text/csv; charset=utf-8'"
+        )
 
 
 def uploaded_type(content_type: str, subject: str = "the body") -> str:

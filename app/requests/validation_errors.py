@@ -6,6 +6,9 @@ from typing import Any
 from providers.errors import reference_token
 from providers.params import OPTIM_OPERANDS, fault_message
 
+MOST_ERRORS = 100
+"""Most errors that a response lists; a small request may have an error at every second byte."""
+
 
 def json_pointer(parts: tuple[Any, ...]) -> str:
     """Return the JSON pointer (RFC 6901) of a location, such as ``/parameters/swap_fields/0``."""
@@ -15,11 +18,18 @@ def json_pointer(parts: tuple[Any, ...]) -> str:
 def error_items(faults: Iterable[Any], body: Any) -> list[dict[str, str]]:
     """Return the validation errors without duplicates: the innermost location, one branch of each union.
 
+    The message of the last of `MOST_ERRORS` says that no more are listed.
+
     ``faults``: pydantic's errors, each with the part of the request as the first part of its location;
     ``body``: the body that was sent.
     """
     items: dict[str, dict[str, str]] = {}
+    ancestors: set[str] = set()
     for fault in faults:
+        if len(items) == MOST_ERRORS:
+            last = next(reversed(items.values()))
+            last["message"] += f" (only the first {MOST_ERRORS} errors are listed)"
+            break
         location, *path = fault["loc"]
         message = fault_message(fault)
         if location != "body":
@@ -34,11 +44,11 @@ def error_items(faults: Iterable[Any], body: Any) -> list[dict[str, str]]:
         missing = [path.pop()] if fault["type"] == "missing" and path else []
         if fault["type"] == "unknown_name":
             missing = [*filter(None, [fault["ctx"].get("within")]), fault["ctx"]["name"]]
-        pointer = json_pointer(_path_in(body, path) + tuple(missing))
+        parts = _path_in(body, path) + tuple(missing)
+        pointer = json_pointer(parts)
         items.setdefault(pointer, {"pointer": pointer, "message": message})
-    return [
-        item for place, item in items.items() if not any(other.startswith(f"{place}/") for other in items)
-    ]
+        ancestors.update(json_pointer(parts[:depth]) for depth in range(len(parts)))
+    return [item for place, item in items.items() if "parameter" in item or place not in ancestors]
 
 
 def _path_in(body: Any, path: Sequence[Any]) -> tuple[Any, ...]:
@@ -54,7 +64,8 @@ def _path_in(body: Any, path: Sequence[Any]) -> tuple[Any, ...]:
     for name in path:
         part = name
         if isinstance(body, dict) and name not in body:
-            part = next((each for each in body if OPTIM_OPERANDS.get(each) == name), name)
+            operands = (operand for operand, ours in OPTIM_OPERANDS.items() if ours == name)
+            part = next((operand for operand in operands if operand in body), name)
         inside = isinstance(body, dict) and part in body
         if inside or (isinstance(body, list) and isinstance(part, int) and part < len(body)):
             body = body[part]

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from app.engine.engine import STORAGE_FULL, TOO_LARGE, Failure, Outcome
 from app.engine.stop_request import check_stop
@@ -17,12 +17,13 @@ from app.formats import open_table
 from app.formats.errors import FormatError
 from app.store.blobs.arrow_stream import TableWriter
 from app.store.blobs.background_digest import BackgroundDigest
-from app.store.blobs.batches import evened, pieces
+from app.store.blobs.batches import cut_by_size, evened
 from app.store.blobs.sealed_files import BlobAccess
 from app.store.blobs.sealed_reader import SealedReader
 from app.worker.run_swap import described_fields, returns_user_errors
 from app.worker.tasks import IngestTask
 from providers.errors import SourceError
+from providers.tables.decoded_sizes import decoded_row_sizes
 from providers.tables.digest import DigestForm
 
 MOST_ROW_BYTES = 1 << 26
@@ -94,7 +95,7 @@ class NewTable(Protocol):
 
 def write_checked(task: NewTable, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> dict[str, Any]:
     """Write the table batch by batch within its limits; return its digest, fields and size."""
-    dictionary_bytes = 0
+    decoded_bytes = 0
     with (
         BackgroundDigest(schema, task.digest_form) as digest,
         TableWriter(task.table, schema, draft=task.draft) as writer,
@@ -102,12 +103,16 @@ def write_checked(task: NewTable, schema: pa.Schema, batches: Iterator[pa.Record
         for batch in evened(_limited(batches, task.max_bytes)):
             _refuse_large_table(writer.plain_bytes, digest.rows, task.max_bytes)  # of the batches before
             _refuse_large_rows(batch, digest.rows)
-            batch_bytes, widest = _decoded_bytes(batch)
-            dictionary_bytes += batch_bytes
-            if dictionary_bytes > task.max_bytes:
-                raise _TooLarge
-            for piece in pieces(batch, most_rows=max(1, _MOST_DECODED // max(1, widest))):
-                digest.update(piece)
+            sizes = decoded_row_sizes(batch)
+            if sizes is None:
+                digest.update(batch)
+            else:
+                decoded_bytes += int(sizes.sum())
+                if decoded_bytes > task.max_bytes:
+                    raise _TooLarge
+                _refuse_large_decoded_rows(sizes, digest.rows)
+                for piece in cut_by_size(batch, sizes, _MOST_DECODED):
+                    digest.update(piece)
             writer.write(batch)
             pa.default_memory_pool().release_unused()  # otherwise the C library keeps freed memory
         _refuse_large_table(writer.plain_bytes, digest.rows, task.max_bytes)
@@ -138,32 +143,6 @@ def _limited(batches: Iterator[pa.RecordBatch], most: int) -> Iterator[pa.Record
         yield batch
 
 
-def _decoded_bytes(batch: pa.RecordBatch) -> tuple[int, int]:
-    """Sum the bytes of all dictionary-encoded values as if decoded, and find the largest of them.
-
-    Readers decode the values, so a few bytes of indices can stand for a table of any size.
-    """
-    total = widest = 0
-    for column in batch.columns:
-        if pa.types.is_dictionary(column.type):
-            sizes = _value_bytes(column.dictionary)
-            total += pc.sum(sizes.take(column.indices)).as_py() or 0
-            widest = max(widest, pc.max(sizes).as_py() or 0)
-    return total, widest
-
-
-def _value_bytes(values: pa.Array) -> pa.Array:
-    """Return the bytes of each value; for nested types, the bytes of all values together."""
-    kind, data_type = pa.types, values.type
-    if kind.is_string(data_type) or kind.is_binary(data_type):
-        return pc.binary_length(values).cast(pa.int64())
-    if kind.is_large_string(data_type) or kind.is_large_binary(data_type):
-        return pc.binary_length(values)
-    fixed = kind.is_primitive(data_type) or kind.is_fixed_size_binary(data_type)
-    width = data_type.bit_width // 8 if fixed else values.nbytes
-    return pa.array(np.full(len(values), width, np.int64))
-
-
 def _refuse_large_rows(batch: pa.RecordBatch, before: int) -> None:
     """Raise SourceError if a row is too large; `evened` leaves a large batch only for such a row."""
     if batch.nbytes <= MOST_ROW_BYTES:
@@ -171,4 +150,14 @@ def _refuse_large_rows(batch: pa.RecordBatch, before: int) -> None:
     raise SourceError(
         f"a row after row {before} (counting from 0) takes more than {MOST_ROW_BYTES >> 20} MiB by itself, "
         "or with the dictionaries of its fields; split the cell, or send the values without a dictionary"
+    )
+
+
+def _refuse_large_decoded_rows(sizes: npt.NDArray[np.int64], before: int) -> None:
+    """Raise SourceError if the decoded values of a row are too large."""
+    if not len(sizes) or sizes.max() <= MOST_ROW_BYTES:
+        return
+    raise SourceError(
+        f"row {before + int(np.argmax(sizes > MOST_ROW_BYTES))} (counting from 0) takes more than "
+        f"{MOST_ROW_BYTES >> 20} MiB when its dictionaries, runs and views are decoded; split the cell"
     )

@@ -88,14 +88,14 @@ def check_attack_options(
     ParameterError
         An option does not fit the tables.
     """
-    both = [name for name in source.names if name in set(release.names)]
+    released = set(release.names)
+    both = [name for name in source.names if name in released]
     for option in _LISTS:
         _check_names(getattr(options, option), both, f"{pointer}/{option}")
+    categorical_fields = set(options.categorical_fields)
     for option in ("known", "secret"):
         for index, name in enumerate(getattr(options, option)):
-            reason = not_measurable(
-                source.field(name), release.field(name), name in options.categorical_fields
-            )
+            reason = not_measurable(source.field(name), release.field(name), name in categorical_fields)
             if reason is not None:
                 raise ParameterError(
                     f"field '{name}' cannot be attacked: {reason}", f"{pointer}/{option}/{index}"
@@ -131,9 +131,10 @@ def check_known_rows(options: AttackOptions, rows: int, pointer: str = "") -> No
 
 
 def _check_names(names: Iterable[str], known: list[str], pointer: str) -> None:
+    known_names = set(known)
     found: set[str] = set()
     for index, name in enumerate(names):
-        if name not in known:
+        if name not in known_names:
             raise ParameterError(f"unknown field '{name}'{did_you_mean(name, known)}", f"{pointer}/{index}")
         if name in found:
             raise ParameterError(f"field '{name}' is named twice", f"{pointer}/{index}")
@@ -141,9 +142,10 @@ def _check_names(names: Iterable[str], known: list[str], pointer: str) -> None:
 
 
 def _check_apart(options: AttackOptions, option: str, others: tuple[str, ...], pointer: str) -> None:
+    named = {other: set(getattr(options, other)) for other in others}
     for index, name in enumerate(getattr(options, option)):
         for other in others:
-            if name in getattr(options, other):
+            if name in named[other]:
                 raise ParameterError(
                     f"field '{name}' is also in '{other}': name it in one of the two",
                     f"{pointer}/{option}/{index}",
@@ -159,8 +161,9 @@ def _check_linked(options: AttackOptions, pointer: str) -> None:
         )
     for index, names in enumerate(options.linked):
         _check_names(names, list(options.known), f"{pointer}/linked/{index}")
+    first = set(options.linked[0])
     for index, name in enumerate(options.linked[1]):
-        if name in options.linked[0]:
+        if name in first:
             raise ParameterError(
                 f"field '{name}' is in both lists: two tables of which both have it link without a release",
                 f"{pointer}/linked/1/{index}",
@@ -168,10 +171,11 @@ def _check_linked(options: AttackOptions, pointer: str) -> None:
 
 
 def _check_control(source: pa.Schema, control: pa.Schema, both: list[str], pointer: str) -> None:
+    control_names = set(control.names)
     for name in both:
         if kind_of(source.field(name).type) is None:
             continue  # no attack reads it
-        if name not in control.names:
+        if name not in control_names:
             raise ParameterError(f"the control rows have no field '{name}'", f"{pointer}/control")
         mine, other = source.field(name).type, control.field(name).type
         if kind_of(mine) != kind_of(other) or not comparable(mine, other):

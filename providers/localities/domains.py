@@ -7,9 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from providers.errors import ParameterError, SourceError, did_you_mean, reference_token
+from providers.errors import ParameterError, did_you_mean, reference_token
 from providers.tables.literals import literal, units_of
 from providers.tables.numbers import is_numeric
+from providers.tables.schemas import check_unique_names
 from providers.tables.type_names import below_encodings
 
 
@@ -21,15 +22,16 @@ def check_fields(fields: Sequence[str], domain: Mapping[str, Sequence[Any]], sch
     SourceError
         The schema has two fields of the same name.
     """
-    for name in schema.names:
-        if schema.names.count(name) > 1:
-            raise SourceError(f"the source holds {schema.names.count(name)} fields named '{name}'")
+    check_unique_names(schema)
+    known = set(schema.names)
+    redrawn: set[str] = set()
     for index, name in enumerate(fields):
         pointer = f"/parameters/fields/{index}"
-        if name not in schema.names:
+        if name not in known:
             raise ParameterError(f"unknown field '{name}'{did_you_mean(name, schema.names)}", pointer)
-        if name in fields[:index]:
+        if name in redrawn:
             raise ParameterError(f"field '{name}' is named twice", pointer)
+        redrawn.add(name)
         field = schema.field(name)
         if not _is_number(below_encodings(field.type)):
             raise ParameterError(
@@ -39,7 +41,7 @@ def check_fields(fields: Sequence[str], domain: Mapping[str, Sequence[Any]], sch
             )
     for name in domain:
         pointer = f"/parameters/domain/{reference_token(name)}"
-        if name not in fields:
+        if name not in redrawn:
             raise ParameterError(
                 f"domain for '{name}', which is not redrawn{did_you_mean(name, fields)}", pointer
             )

@@ -97,10 +97,12 @@ def check(params: RswapParams, schema: pa.Schema) -> RswapParams:
         check_names((params.household,), schema, lambda index: "/parameters/household")
     for role in ("hierarchy", "carry_along", "risk_fields", "risk"):
         check_names(getattr(params, role), schema, _pointers(role))
+    profiles: set[frozenset[str]] = set()
     for number, profile in enumerate(params.similar):
         check_names(profile, schema, _pointers(f"similar/{number}"))
-        if set(profile) in map(set, params.similar[:number]):
+        if frozenset(profile) in profiles:
             raise ParameterError("this profile repeats an earlier one", f"/parameters/similar/{number}")
+        profiles.add(frozenset(profile))
     _check_roles(params)
     if params.household is not None:
         check_household_field(schema.field(params.household))

@@ -25,7 +25,6 @@ control, arXiv:2210.06687, sections 4 and 8 to 10.
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
@@ -33,7 +32,7 @@ import pyarrow as pa
 from pydantic import Field, JsonValue, model_validator
 from pydantic_core import PydanticCustomError
 
-from providers.errors import ParameterError, SourceError, did_you_mean
+from providers.errors import ParameterError, did_you_mean
 from providers.neighbours.candidates import CandidateRows, Method, OrderKeys, draw_from_candidates
 from providers.neighbours.out_of_core.distribute import sharing_of_neighbours
 from providers.neighbours.out_of_core.release import release_out_of_core
@@ -46,6 +45,7 @@ from providers.randomness.chacha20 import Stream
 from providers.results import GroupSize, Plan, SwapResult, group_size
 from providers.storage import Resources, Source
 from providers.tables.columns import check_movable, gathered
+from providers.tables.schemas import check_unique_names
 
 SEARCHED_ROWS = 10_000
 """Most rows of a table whose neighbourhoods a plan searches: tenths of a second in few dimensions."""
@@ -205,32 +205,32 @@ def check(params: RwnParams, schema: pa.Schema) -> RwnParams:
     SourceError
         Two fields of the source have the same name.
     """
-    for name, times in Counter(schema.names).items():
-        if times > 1:
-            raise SourceError(f"the source holds {times} fields named '{name}'")
+    check_unique_names(schema)
     chosen = {
         name: getattr(params, name) or tuple(schema.names) for name in ("distance_fields", "perturb_fields")
     }
+    known = set(schema.names)
+    distance_fields, categorical_fields = set(chosen["distance_fields"]), set(params.categorical_fields)
     for parameter, names in (*chosen.items(), ("categorical_fields", params.categorical_fields)):
         seen: set[str] = set()
         for index, name in enumerate(names):
             pointer = f"/parameters/{parameter}/{index}"
-            if name not in schema.names:
+            if name not in known:
                 raise ParameterError(f"unknown field '{name}'{did_you_mean(name, schema.names)}", pointer)
             if name in seen:
                 raise ParameterError(f"field '{name}' is named twice", pointer)
             seen.add(name)
             if parameter == "perturb_fields":
                 check_movable(schema.field(name), pointer)
-            if parameter == "categorical_fields" and name not in chosen["distance_fields"]:
+            if parameter == "categorical_fields" and name not in distance_fields:
                 raise ParameterError(f"categorical field '{name}' is not among the distance fields", pointer)
     for name in params.ordinal_fields:
-        if name not in chosen["distance_fields"]:
+        if name not in distance_fields:
             hint = did_you_mean(name, chosen["distance_fields"])
             raise ParameterError(
                 f"ordinal field '{name}' is not among the distance fields{hint}", "/parameters/ordinal_fields"
             )
-        if name in params.categorical_fields:
+        if name in categorical_fields:
             raise ParameterError(
                 f"field '{name}' is both categorical and ordinal: values have an order, or have none",
                 "/parameters/ordinal_fields",

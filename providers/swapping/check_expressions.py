@@ -220,7 +220,7 @@ def _check(expression: Expression, schema: pa.Schema, text: str, pointer: str) -
         return
     kinds = {}
     for name in names_of(expression):
-        if name not in schema.names:
+        if not schema.get_all_field_indices(name):  # `schema.names` lists all fields at each use
             raise ParameterError(
                 f"check '{text}': unknown field '{name}'{did_you_mean(name, schema.names)}", pointer
             )

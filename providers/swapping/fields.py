@@ -73,15 +73,16 @@ def resolve_names(params: P, schema: pa.Schema, control_fields: Sequence[str] = 
             message = f"there is no field {position}; the source has {len(known)}, the first being 1"
             raise ParameterError(message, f"/parameters/swap_field_indices/{number}")
         names.append(known[position - 1])
+    known_names, controls = set(known), set(control_fields)
     named: set[str] = set()
     for number, name in enumerate(names):
         pointer = f"/parameters/{'swap_field_indices' if by_index else 'swap_fields'}/{number}"
-        if name not in known:
+        if name not in known_names:
             raise ParameterError(f"unknown field '{name}'{did_you_mean(name, known)}", pointer)
         if name in named:
             raise ParameterError(f"swap field '{name}' is named twice", pointer)
         named.add(name)
-        if name in control_fields:
+        if name in controls:
             raise ParameterError(f"field '{name}' is both swap and control field", pointer)
         check_movable(schema.field(name), pointer)
     return params.model_copy(update={"swap_fields": tuple(names), "swap_field_indices": ()})

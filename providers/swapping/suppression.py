@@ -78,9 +78,10 @@ def check_suppression(params: PairingParams, schema: pa.Schema) -> None:
                 f"a replacement for '{name}' is missing; it is written to the rows that cannot be swapped"
             )
             raise ParameterError(message, f"{_POINTER}/replacement")
+    replaced = set(wanted)
     for name, value in policy.replacement.items():
         pointer = f"{_POINTER}/replacement/{reference_token(name)}"
-        if name not in wanted:
+        if name not in replaced:
             suggestion = did_you_mean(name, wanted)
             message = f"a replacement for '{name}', which is not replaced: name it in 'fields'{suggestion}"
             raise ParameterError(message, pointer)

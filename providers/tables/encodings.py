@@ -73,12 +73,12 @@ def validity(array: pa.Array) -> npt.NDArray[np.uint8]:
 
 def list_lengths(array: pa.Array) -> npt.NDArray[np.int64]:
     """Number of elements of each row of a list or map, 0 for a null; shape (rows,)."""
-    return _spans(array)[1]
+    return list_spans(array)[1]
 
 
 def list_children(array: pa.Array) -> list[pa.Array]:
     """Return the elements of the rows that are not null, end to end: of a list one array, of a map two."""
-    starts, lengths = _spans(array)
+    starts, lengths = list_spans(array)
     total = int(lengths.sum())
     children = [array.keys, array.items] if pa.types.is_map(array.type) else [array.values]
     if total == 0:
@@ -110,7 +110,7 @@ def struct_children(array: pa.Array) -> list[pa.Array]:
     return list(pa.StructArray.from_arrays(children, names, mask=array.is_null()).flatten())
 
 
-def _spans(array: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def list_spans(array: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return the start of each row's elements in the child, and their number (0 for a null)."""
     data_type, rows = array.type, len(array)
     if pa.types.is_fixed_size_list(data_type):

@@ -54,10 +54,9 @@ def check_names(
     kind : str
         Word for the fields in messages.
     """
-    known = set(schema.names)
     named: set[str] = set()
     for index, name in enumerate(names):
-        if name not in known:
+        if not schema.get_all_field_indices(name):  # `schema.names` lists all fields at each use
             raise ParameterError(
                 f"unknown {kind} '{name}'{did_you_mean(name, schema.names)}", pointer_of(index)
             )

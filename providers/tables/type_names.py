@@ -198,7 +198,8 @@ def parse_type(name: str) -> pa.DataType:
     """
     parser = _Parser(name)
     data_type = parser.type(0)
-    if parser.rest():
+    parser.skip_spaces()
+    if parser.at < len(name):
         raise parser.error("ends too late", "nothing should follow the type")
     return data_type
 
@@ -233,18 +234,21 @@ class _Parser:
         self.text = text
         self.at = 0
 
-    def rest(self) -> str:
-        """Skip spaces, and return the text that is left."""
+    def skip_spaces(self) -> None:
         while self.at < len(self.text) and self.text[self.at] == " ":
             self.at += 1
-        return self.text[self.at :]
+
+    def comes(self, mark: str) -> bool:
+        """Skip spaces, and return whether `mark` comes next. The text that is left is not copied."""
+        self.skip_spaces()
+        return self.text.startswith(mark, self.at)
 
     def error(self, what: str, right: str) -> ValueError:
         return ValueError(f"type '{self.text[:60]}' {what} at character {self.at + 1}: {right}")
 
     def take(self, mark: str) -> bool:
         """Skip `mark` if it comes next; return whether it did."""
-        if not self.rest().startswith(mark):
+        if not self.comes(mark):
             return False
         self.at += len(mark)
         return True
@@ -254,14 +258,14 @@ class _Parser:
             raise self.error(f"lacks a '{mark}'", f"write it as '{form}'")
 
     def match(self, pattern: re.Pattern[str]) -> str:
-        self.rest()
+        self.skip_spaces()
         found = pattern.match(self.text, self.at)
         self.at = found.end() if found else self.at
         return found.group() if found else ""
 
     def text_or_quoted(self, plain: re.Pattern[str], form: str) -> str:
         word: str
-        if not self.rest().startswith('"'):
+        if not self.comes('"'):
             word = self.match(plain)
             if not word:
                 raise self.error("lacks a name", f"write it as '{form}', odd names in double quotes")
@@ -287,7 +291,7 @@ class _Parser:
     def type(self, depth: int) -> pa.DataType:
         if depth > _DEEPEST:
             raise ValueError(f"type is nested more than {_DEEPEST} levels deep; flatten it")
-        self.rest()
+        self.skip_spaces()
         start = self.at
         word = self.match(_WORD)
         if word in _SIMPLE:

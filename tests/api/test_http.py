@@ -227,6 +227,12 @@ def test_a_body_without_a_type_is_read_as_json(api: Api) -> None:
         ),
         ({"content-type": "application/zip"}, "sent as 'application/zip'; a buffer is uploaded as"),
         ({"content-type": ""}, "sent without a media type; a buffer is uploaded as"),
+        (
+            {"content-type": 'text/csv; a="' + ";" * 1100},
+            "the media type has 1113 characters, and at most 1024",
+        ),
+        ({"content-type": "multipart/form-data; " + "a;" * 600}, "at most 1024 are read"),
+        ({"content-type": "application/vnd.apache.parquet; " + "a;" * 600}, "at most 1024 are read"),
     ],
 )
 def test_uploads_that_would_be_misread_are_refused(api: Api, headers: dict[str, str], words: str) -> None:

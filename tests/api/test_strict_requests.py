@@ -130,6 +130,18 @@ def test_an_option_of_a_form_is_given_once(api: Api) -> None:
     ]
 
 
+def test_only_the_first_errors_of_many_are_listed(api: Api) -> None:
+    query = "&".join(f"a{index}" for index in range(4000))
+    parameters = {"swap_fields": [[1]] * 8000}
+    for answer in (
+        api.client.get(f"/v1/jobs?{query}"),
+        api.client.post("/v1/services/CDSWAP", json=CALL | {"parameters": parameters}),
+    ):
+        errors = api.problem(answer, 422, "invalid_request")["errors"]
+        assert len(errors) == 100
+        assert errors[-1]["message"].endswith(" (only the first 100 errors are listed)")
+
+
 def test_unknown_query_parameters_of_calls_that_make_something(api: Api) -> None:
     for url in ("/v1/services/CDSWAP?dry_run=1", "/v1/buffers?delimeter=tab", "/v1/buffers/form?fields={}"):
         answer = api.client.post(url, json=CALL)

@@ -23,7 +23,7 @@ from app.jobs.service import JobService
 from app.jobs.tables.uploads import Upload
 from app.requests.annotations import AnnotationChange, Line
 from app.requests.copies import CopyRequest
-from app.requests.uploads import UploadOptions, type_of_file, uploaded_type
+from app.requests.uploads import UploadOptions, refuse_long_content_type, type_of_file, uploaded_type
 from app.settings import Settings
 from app.store.sql import models
 from providers.errors import SourceError
@@ -136,6 +136,7 @@ async def _from_form(
     request: Request, response: Response, jobs: JobService, submission: Submission, options: UploadOptions
 ) -> Buffer:
     claim_upload(request)
+    refuse_long_content_type(request.headers["content-type"])
     form = FileForm(request.headers["content-type"], list(UploadOptions.model_fields))
     _refuse_declared_length(request, submission.settings)
     body = decoded(request.headers.get("content-encoding"), request.stream())

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+
+from providers.tables.decoded_sizes import decoded_row_sizes
 
 BATCH_BYTES = 1 << 24
 """Target size of a batch."""
@@ -41,6 +45,36 @@ def _halved(batch: pa.RecordBatch, size: int, most_bytes: int) -> Iterator[pa.Re
                 yield from _halved(half, half_size, most_bytes)
             return
     yield batch
+
+
+def decoded_pieces(
+    batch: pa.RecordBatch, most_bytes: int, most_rows: int = BATCH_ROWS
+) -> Iterator[pa.RecordBatch]:
+    """Cut a batch as `pieces`, into slices that take at most ``most_bytes`` also when they are decoded.
+
+    A row is never cut: one that takes more is a slice of its own.
+    """
+    sizes, start = decoded_row_sizes(batch), 0
+    for piece in pieces(batch, most_bytes, most_rows):
+        end = start + piece.num_rows
+        if sizes is None:
+            yield piece
+        else:
+            yield from cut_by_size(piece, sizes[start:end], most_bytes)
+        start = end
+
+
+def cut_by_size(
+    batch: pa.RecordBatch, sizes: npt.NDArray[np.int64], most_bytes: int
+) -> Iterator[pa.RecordBatch]:
+    """Cut a batch into slices of at most ``most_bytes`` by the sizes of its rows, or of one row."""
+    if not batch.num_rows:
+        yield batch
+    sums, start, before = np.cumsum(sizes), 0, 0
+    while start < batch.num_rows:
+        end = max(start + 1, int(np.searchsorted(sums, before + most_bytes, side="right")))
+        yield batch.slice(start, end - start)
+        start, before = end, int(sums[end - 1])
 
 
 def evened(

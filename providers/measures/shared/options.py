@@ -86,6 +86,7 @@ def check_options(
     both = {
         field.name: (field, destination[field.name]) for field in source_schema if field.name in destination
     }
+    categorical_fields, key_fields = set(options.categorical_fields), set(options.key_fields)
     for parameter in (
         *ROLES,
         "fields",
@@ -104,7 +105,7 @@ def check_options(
             named.add(name)
             source, other = both[name]
             reason = (
-                not_measurable(source, other, name in options.categorical_fields)
+                not_measurable(source, other, name in categorical_fields)
                 if parameter in ("fields", "known_fields", "sensitive_fields", "domain_fields")
                 else None
             )
@@ -117,7 +118,7 @@ def check_options(
     for name in options.rounding:
         pointer = f"{_POINTER}/rounding/{reference_token(name)}"
         _check_known(name, both, pointer)
-        if name not in options.key_fields:
+        if name not in key_fields:
             suggestion = did_you_mean(name, options.key_fields)
             raise ParameterError(f"rounding for '{name}', which is no key field{suggestion}", pointer)
         for field in both[name]:
@@ -126,7 +127,7 @@ def check_options(
                     f"field '{name}' has type {field.type}; only numbers can be rounded", pointer
                 )
     for index, name in enumerate(options.sensitive_fields):
-        if name in options.key_fields:
+        if name in key_fields:
             raise ParameterError(
                 f"field '{name}' is also in 'key_fields': what an intruder knows is not sensitive",
                 f"{_POINTER}/sensitive_fields/{index}",
@@ -150,11 +151,13 @@ def check_options(
 
 def _check_roles(options: MeasureOptions) -> None:
     """Raise ParameterError if a field is declared an identifier or a weight and named by another option."""
+    naming = {option: set(getattr(options, option)) for option in _NAMING}
+    weight_fields = set(options.weight_fields)
     for role in ROLES:
         for index, name in enumerate(getattr(options, role)):
-            wanted = [option for option in _NAMING if name in getattr(options, option)]
+            wanted = [option for option, names in naming.items() if name in names]
             wanted += ["target"] if name == options.target else []
-            wanted += ["weight_fields"] if role == ROLES[0] and name in options.weight_fields else []
+            wanted += ["weight_fields"] if role == ROLES[0] and name in weight_fields else []
             if wanted:
                 raise ParameterError(
                     f"field '{name}' is also in '{wanted[0]}': name it in one of the two",
@@ -177,8 +180,9 @@ def _check_design(options: MeasureOptions, both: Mapping[str, tuple[pa.Field, pa
             raise ParameterError(f"field '{name}' cannot be read: {reason}", pointer)
         if name in options.weight_fields:
             raise ParameterError(f"field '{name}' is also in 'weight_fields': it cannot be both", pointer)
+    weight_fields = set(options.weight_fields)
     for index, name in enumerate(options.domain_fields):
-        if name in options.weight_fields:
+        if name in weight_fields:
             raise ParameterError(
                 f"field '{name}' is also in 'weight_fields': it cannot be both",
                 f"{_POINTER}/domain_fields/{index}",

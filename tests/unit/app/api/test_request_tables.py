@@ -1,4 +1,4 @@
-"""The table of a small request is read in the event loop, that of a larger one in a thread."""
+"""A small request about a narrow table is checked in the event loop, any other one in a thread."""
 
 import asyncio
 import threading
@@ -21,8 +21,18 @@ class Body:
         return bytes(self._size)
 
 
-@pytest.mark.parametrize(("size", "small"), [(0, True), (75_000, True), (2**17, True), (2**17 + 1, False)])
-def test_the_thread_depends_on_the_size_of_the_body(size: int, small: bool) -> None:
+@pytest.mark.parametrize(
+    ("size", "fields", "small"),
+    [
+        (0, 0, True),
+        (75_000, 10, True),
+        (2**17, 100, True),
+        (2**17 + 1, 0, False),
+        (97, 101, False),
+        (97, 8000, False),
+    ],
+)
+def test_the_thread_depends_on_the_size_of_body_and_schema(size: int, fields: int, small: bool) -> None:
     tables = Tables(cast(Request, Body(size)), cast(JobService, None))
-    thread = asyncio.run(tables.in_thread_unless_small(threading.get_ident))
+    thread = asyncio.run(tables.in_thread_unless_small(fields, threading.get_ident))
     assert (thread == threading.get_ident()) == small

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pytest
 
+from app.formats.arrow import open_arrow
 from app.formats.errors import FormatError
 from app.formats.media_types import ARROW_STREAM, PARQUET
 from providers.tables.digest import table_digest
@@ -155,3 +156,18 @@ def test_damaged_buffers_are_found_before_they_are_used() -> None:
 def test_what_is_no_binary_table_is_refused(media_type: str, data: bytes) -> None:
     with pytest.raises(FormatError, match="is not a complete"):
         read_table(media_type, data)
+
+
+def test_long_values_of_runs_are_laid_out_in_pieces() -> None:
+    """2,000 rows of one run of 64 KiB: 131 MB, of which a piece has at most 16 MiB."""
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([2000], pa.int32()), pa.array(["x" * 65536]))
+    _, batches = open_arrow(stream(pa.record_batch({"a": runs})))
+    assert [batch.num_rows for batch in batches] == [256] * 7 + [208]
+
+
+def test_a_row_of_runs_that_no_array_can_hold_is_refused() -> None:
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([40_000], pa.int32()), pa.array(["x" * 65536]))
+    lists = pa.ListArray.from_arrays(pa.array([0, 40_000], pa.int32()), runs)
+    _, batches = open_arrow(stream(pa.record_batch({"a": lists})))
+    with pytest.raises(FormatError, match="a row takes more than 1024 MiB when its runs"):
+        next(iter(batches))

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from app.requests.run import run_request_model
-from app.requests.validation_errors import error_items
+from app.requests.validation_errors import MOST_ERRORS, error_items
 from providers import PROVIDERS
 
 WRONG: dict[str, tuple[dict[str, Any], str, str]] = {
@@ -70,3 +70,20 @@ def test_it_is_reported_at_its_place_and_without_the_words_of_a_library(case: st
         PROVIDERS["DSWAP"].params.model_validate(given)
     errors = [{**each, "loc": ("body", *each["loc"])} for each in caught.value.errors()]
     assert error_items(errors, given) == [{"pointer": pointer, "message": message}]
+
+
+def test_only_the_first_errors_are_read_and_listed() -> None:
+    faults = iter([{"type": "x", "loc": ("body", "names", index), "msg": "wrong"} for index in range(8000)])
+    items = error_items(faults, {"names": [[1]] * 8000})
+    assert [item["pointer"] for item in items] == [f"/names/{index}" for index in range(MOST_ERRORS)]
+    assert items[-2]["message"] == "wrong"
+    assert items[-1]["message"] == f"wrong (only the first {MOST_ERRORS} errors are listed)"
+    assert len(list(faults)) == 8000 - MOST_ERRORS - 1
+
+
+def test_an_error_around_another_is_not_listed() -> None:
+    body = {"a": {"b": [1]}, "a/b": 1, "ab": 1}
+    paths: list[tuple[Any, ...]] = [("a",), ("a", "b"), ("a", "b", 0), ("a/b",), ("ab",), ()]
+    faults = [{"type": "x", "loc": ("body", *path), "msg": "wrong"} for path in paths]
+    items = error_items(faults, body)
+    assert [item["pointer"] for item in items] == ["/a/b/0", "/a~1b", "/ab"]

@@ -82,6 +82,47 @@ def test_a_table_larger_than_it_may_be_is_refused(store: BlobStore, batch: pa.Re
     assert isinstance(run_ingest(task(store, stream(batch), ARROW_STREAM)), dict)
 
 
+CODES = pa.DictionaryArray.from_arrays(np.zeros(2000, np.int8), ["x" * 100])
+ROWS = pa.array(range(2001), pa.int32())
+ENCODED: dict[str, pa.Array] = {
+    "struct": pa.StructArray.from_arrays([CODES], ["a"]),
+    "list": pa.ListArray.from_arrays(ROWS, CODES),
+    "map": pa.MapArray.from_arrays(ROWS, pa.array(["k"] * 2000), CODES),
+    "dictionary of structs": pa.DictionaryArray.from_arrays(
+        np.zeros(2000, np.int8), pa.StructArray.from_arrays([CODES.slice(0, 1)], ["a"])
+    ),
+    "runs": pa.RunEndEncodedArray.from_arrays(pa.array([2000], pa.int32()), pa.array(["x" * 100])),
+}
+
+
+@pytest.mark.parametrize("case", ENCODED)
+def test_encoded_values_count_as_decoded_at_every_depth(
+    store: BlobStore, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    batch = pa.record_batch({"a": ENCODED[case]})
+    assert failed(task(store, stream(batch), ARROW_STREAM, max_bytes=199_999)).code == TOO_LARGE
+    outcome = run_ingest(task(store, stream(batch), ARROW_STREAM))
+    assert not isinstance(outcome, Failure)
+    monkeypatch.setattr(ingest, "_MOST_DECODED", 1000)
+    in_pieces = run_ingest(task(store, stream(batch), ARROW_STREAM))
+    assert not isinstance(in_pieces, Failure)
+    assert in_pieces["digest"] == outcome["digest"]
+
+
+def test_a_row_too_large_when_it_is_decoded_is_refused(
+    store: BlobStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ingest, "MOST_ROW_BYTES", 2**20)
+    lists = pa.ListArray.from_arrays(pa.array([0, 1, 2000], pa.int32()), CODES)
+    assert not isinstance(
+        run_ingest(task(store, stream(pa.record_batch({"a": lists})), ARROW_STREAM)), Failure
+    )
+    monkeypatch.setattr(ingest, "MOST_ROW_BYTES", 2**17)
+    failure = failed(task(store, stream(pa.record_batch({"a": lists})), ARROW_STREAM))
+    assert failure.code == "invalid_source"
+    assert "row 1 (counting from 0) takes more than 0 MiB when its dictionaries" in failure.message
+
+
 def test_a_dictionary_of_long_values_has_the_digest_of_its_values(
     store: BlobStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

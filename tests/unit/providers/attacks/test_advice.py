@@ -88,7 +88,7 @@ def test_a_difference_within_the_interval_is_no_advice(monkeypatch: pytest.Monke
 
 
 def test_a_lower_state_within_the_interval_is_no_advice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A risk of 0.095 is high and one of 0.085 elevated, but the difference is within the error of 400 attacks."""
+    """A risk of 0.095 is high and one of 0.085 elevated, within the error of 400 attacks."""
     monkeypatch.setattr(advice, "attack_release", risky({"now": 0.095, "'rate': 1.0": 0.9}))
     found = advise(
         people(400), MethodUsed("DSWAP", SWAP), OPTIONS, Thresholds(), attacks_stream(SEED), no_progress

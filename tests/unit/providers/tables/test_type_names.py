@@ -1,5 +1,7 @@
 """Names of types: parsing, and the messages for wrong names."""
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -112,6 +114,29 @@ def test_a_wrong_name_is_answered_with_what_would_be_right(name: str, hint: str)
     with pytest.raises(ValueError, match="type") as caught:
         parse_type(name)
     assert hint in str(caught.value)
+
+
+class CountedText(str):
+    """Text that counts the characters that are copied out of it."""
+
+    copied = 0
+
+    def __getitem__(self, part: Any) -> str:
+        found = str.__getitem__(self, part)
+        CountedText.copied += len(found)
+        return found
+
+
+def test_a_long_name_is_read_once() -> None:
+    fields = 2000
+    name = CountedText(
+        f"struct<{', '.join(f'f{index}: list<timestamp[us, UTC]>' for index in range(fields))}>"
+    )
+    CountedText.copied = 0
+    assert parse_type(name) == pa.struct(
+        [(f"f{index}", pa.list_(pa.timestamp("us", "UTC"))) for index in range(fields)]
+    )
+    assert CountedText.copied <= 2 * len(name)
 
 
 def test_a_union_has_no_name() -> None:

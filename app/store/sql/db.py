@@ -437,9 +437,29 @@ def _translated_migration(database: Database) -> Iterator[None]:
     except Unavailable as error:
         raise DatabaseAway(error.message) from None
     except (sa.exc.OperationalError, sa.exc.InterfaceError) as error:
-        shown = database.engine.url.render_as_string(hide_password=True)
+        shown = shown_url(database.engine.url)
         kind = DatabaseAway if database.shared else DatabaseUnusable
-        raise kind(f"the database {shown} cannot be opened: {error.orig}") from None
+        cause = _shown_cause(error, database.engine.url)
+        raise kind(f"the database {shown} cannot be opened: {cause}") from None
+
+
+def shown_url(url: sa.URL) -> str:
+    """Return the address without password and query; a query may have a password, too.
+
+    An ``@`` in a password must be escaped. If it is not, what follows it is read as the start of the host, or
+    of the database after a slash. That is left out.
+    """
+    host, name = url.host, url.database
+    if host and name and "@" in name:
+        host, name = None, name.rpartition("@")[2]
+    host = host.rpartition("@")[2] if host else None
+    return sa.URL.create(url.drivername, url.username, None, host, url.port, name).render_as_string()
+
+
+def _shown_cause(error: sa.exc.DBAPIError, url: sa.URL) -> str:
+    """Return the driver's message; it names the host, which has a part of the password: see `shown_url`."""
+    misread = any("@" in part for part in (url.host or "", url.database or "")) and url.host
+    return type(error.orig).__qualname__ if misread else str(error.orig)
 
 
 def migration_config(connection: sa.Connection) -> "Config":

@@ -577,6 +577,7 @@ class Buffers:
             if not annotate(session, Buffer, buffer_id, changes):
                 raise NotFound(f"there is no buffer '{buffer_id}'; a buffer is deleted at its expiry")
             self._stores.audit.append(session, caller, "buffer.annotate", buffer_id, moment(session))
+        self._stores.database.truncate_log()  # it has the texts that were replaced
 
     def _find_to_change(self, buffer_id: str, caller: Caller) -> None:
         if not caller.may_change(self._find(buffer_id, caller).owner):
@@ -594,6 +595,7 @@ class Buffers:
             idempotency.forget(session, [buffer_id])
             self._stores.audit.append(session, caller, "buffer.delete", buffer_id, moment(session))
         self._stores.delete_blobs(unnamed)
+        self._stores.database.truncate_log()
 
     async def _in_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a function in a thread; wait for its end even if this call is cancelled.

@@ -46,6 +46,13 @@ def read_after_reclaim(task: dict[str, str]) -> dict[str, int]:
     return {**read, "libraries": len(threadpool_info()), "private": private_bytes() or 0}
 
 
+def core_limit(_: object) -> dict[str, int]:
+    """Return the soft limit of core dumps."""
+    import resource
+
+    return {"soft": resource.getrlimit(resource.RLIMIT_CORE)[0]}
+
+
 def swap_with_missing_kernels(_: object) -> dict[str, Any]:
     """Run a swap whose kernels are not in the cache."""
     import pyarrow as pa

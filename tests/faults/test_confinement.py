@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import pickle
+import resource
 import socket
 import struct
 import sys
@@ -97,6 +98,15 @@ def test_a_confined_worker_reaches_libraries_and_its_tables_only(
         assert {name for name, done in found[thread].items() if done == "done"} == ALLOWED
     assert (tmp_path / "outside").read_text() == "outside"
     assert (tmp_path / "blobs" / "table").read_bytes() == b"a table"
+
+
+def test_a_worker_writes_no_core_dump() -> None:
+    soft, most = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (most, most))
+    try:
+        assert run_in_worker(confined.core_limit, None) == {"soft": 0}
+    finally:
+        resource.setrlimit(resource.RLIMIT_CORE, (soft, most))
 
 
 @linux

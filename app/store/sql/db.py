@@ -12,14 +12,15 @@ concurrent transaction must not change. All such locks are in `jobs.unnamed`, `r
 
 import json
 import logging
+import os
 import sqlite3
 import sys
 import threading
 import time
 from asyncio import Future, to_thread
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -487,6 +488,7 @@ def _engine_of(address: str, connections: int | None) -> sa.Engine:
         engine = sa.create_engine(url, json_serializer=_json)
         if url.database:
             _make_folder(Path(url.database).parent)
+            event.listen(engine, "do_connect", _make_private_file)
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
@@ -564,6 +566,14 @@ def _make_folder(folder: Path) -> None:
     except OSError as error:
         message = f"the database's folder {folder} cannot be made: {error.strerror}"
         raise DatabaseUnusable(message) from None
+
+
+def _make_private_file(_dialect: Any, _record: Any, given: Sequence[Any], options: Mapping[str, Any]) -> None:
+    """Create the database file for its user only. SQLite gives its log and shared memory the same mode."""
+    if options.get("uri") or given[0] == ":memory:":
+        return
+    with suppress(OSError):  # it exists, or SQLite reports what is wrong
+        os.close(os.open(given[0], os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _record: Any) -> None:

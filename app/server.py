@@ -19,6 +19,7 @@ from fastapi import FastAPI
 
 from app.api.middleware.connections import ConnectionLimits, protocol
 from app.engine import fork_server
+from app.engine.core_dumps import disable_core_dumps
 from app.engine.dask_address import cluster_of
 from app.jobs.stores import HomeInUse, lock_home, make_home
 from app.main import create_app
@@ -131,6 +132,7 @@ def _allow_files(wanted: int) -> None:
 def serve(settings: Settings) -> int:
     """Run the service until SIGTERM or SIGINT; return 0 after a clean stop."""
     set_up_logs(settings.log_format, settings.log_level)
+    disable_core_dumps()
     if settings.api_processes == 1:
         return _serve_process(settings, ApiProcess())
     return _serve_in_processes(settings)

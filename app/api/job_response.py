@@ -222,7 +222,11 @@ def validated_response(
 
 
 async def previous_response(
-    jobs: JobService, terms: SubmissionOptions, preference: Preference, submission: Submission
+    jobs: JobService,
+    terms: SubmissionOptions,
+    preference: Preference,
+    submission: Submission,
+    with_results: bool = True,
 ) -> Response | None:
     """Return the response with the job that this very request created before, if it did.
 
@@ -230,7 +234,7 @@ async def previous_response(
     Raises IdempotencyKeyReused.
     """
     job = await jobs.accepted_before(terms)
-    return None if job is None else await job_response(jobs, job, preference, submission)
+    return None if job is None else await job_response(jobs, job, preference, submission, with_results)
 
 
 async def submit_job(
@@ -242,12 +246,16 @@ async def submit_job(
 
 
 async def job_response(
-    jobs: JobService, accepted: models.Job, preference: Preference, submission: Submission
+    jobs: JobService,
+    accepted: models.Job,
+    preference: Preference,
+    submission: Submission,
+    with_results: bool = True,
 ) -> Response:
     """Wait as long as the caller wants, then return the response of a request that created a job.
 
     200 with the job if it has ended: with its rows if the source was inline, or with its report if the
-    kind of job produces only a report. Otherwise 202.
+    kind of job produces only a report. Neither is in it without ``with_results``. Otherwise 202.
     """
     # Without a wait a new job is returned as it was accepted: 202, however fast it ends.
     pending = preference.wait_seconds == 0 and not accepted.ended
@@ -259,6 +267,8 @@ async def job_response(
     if not job.ended:
         headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
         return document_response(document, 202, headers)
+    if not with_results:
+        return document_response(document, 200, headers)
     if job.state == "succeeded" and not kind_of(job.service).has_rows:
         document["report"] = Report.model_validate(await jobs.report(job.id)).document()
     if job.state == "succeeded" and job.inline and (rows := job.encoded_rows) is not None:

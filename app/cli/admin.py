@@ -30,7 +30,7 @@ from app.store.sql.audit.checkpoints import Anchor, add_checkpoint
 from app.store.sql.audit.fold import CHAINS_SINCE, fold
 from app.store.sql.audit.trail import AuditTrail
 from app.store.sql.audit.verification import verify
-from app.store.sql.db import Database, DatabaseUnusable, downgrade, migrate
+from app.store.sql.db import Database, DatabaseUnusable, downgrade, migrate, shown_url
 from app.store.sql.deployment import StorageMismatch, StorageUnusable, pair
 from app.store.sql.key_rotation import reseal_rows
 from app.store.sql.replicas import moment
@@ -360,7 +360,7 @@ def _adopt(
     finally:
         if lock is not None:
             os.close(lock)
-    shown = database.engine.url.render_as_string(hide_password=True)
+    shown = shown_url(database.engine.url)
     print(f"{done.place} belongs to {shown} from now on: deployment {done.deployment_id}.")
     print(f"Tables in the {done.kind}: {done.stored}, of which rows name {done.named}.")
     print(f"Tables that rows name and that are not in the {done.kind}: {done.missing}.")

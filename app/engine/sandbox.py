@@ -3,7 +3,8 @@
 Landlock (Linux 5.13) limits files to those that a worker needs: libraries, the kernel cache, and the blobs,
 scratch and progress files of the shared folder. It also keeps the worker out of the memory and the
 environment of other processes, and out of TCP. A seccomp filter refuses new sockets, other programs, and
-system calls that reach into other processes or the system's set-up. Neither can be undone by the process.
+system calls that reach into other processes or the system's set-up, or change modes, owners and times of
+files, which Landlock does not cover. Neither can be undone by the process.
 
 The two are called through the C library: there is no maintained package for them. They are applied before the
 process starts a thread, because they hold for the calling thread and for those that it starts.
@@ -17,7 +18,7 @@ import os
 import platform
 import struct
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
@@ -42,7 +43,8 @@ _WRITE = _READ | _WRITE_FILE | _TRUNCATE | 1 << 4 | 1 << 5 | 1 << 7 | 1 << 8 | 1
 # linux/prctl.h, linux/seccomp.h, linux/audit.h
 _SET_SECCOMP, _NO_NEW_PRIVS, _FILTER = 22, 38, 2
 _ALLOW, _REFUSE = 0x7FFF0000, 0x00050000 | errno.EACCES
-_LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
+_UNKNOWN = 0x00050000 | errno.ENOSYS
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _X32 = 0x40000000
 _NETWORK = {"x86_64": (41, 42, 49), "aarch64": (198, 203, 200)}
@@ -53,6 +55,35 @@ _OTHERS = {
     "x86_64": (59, 322, 101, 310, 311, 248, 249, 250, 165, 272, 308, 321, 425),
     "aarch64": (221, 281, 117, 270, 271, 217, 218, 219, 40, 97, 268, 280, 425),
 }
+_OWNERS_ONLY = {
+    # chmod, fchmod, fchmodat, fchmodat2, chown, fchown, lchown, fchownat
+    "x86_64": (90, 91, 268, 452, 92, 93, 94, 260),
+    "aarch64": (52, 53, 452, 55, 54),
+}
+"""Calls that change the mode or the owner of a file, which Landlock does not cover."""
+_ATTRIBUTES = {
+    # setxattr, lsetxattr, fsetxattr, setxattrat, removexattr, lremovexattr, fremovexattr, removexattrat;
+    # utime, utimes, futimesat, utimensat
+    "x86_64": (188, 189, 190, 463, 197, 198, 199, 466, 132, 235, 261, 280),
+    "aarch64": (5, 6, 7, 463, 14, 15, 16, 466, 88),
+}
+"""Calls that change other attributes of a file, which Landlock does not cover."""
+_PRIORITIES = {"x86_64": 251, "aarch64": 30}
+"""Number of `ioprio_set`."""
+_OF_PROCESSES = {
+    # prlimit64, sched_setaffinity, sched_setscheduler, sched_setparam, sched_setattr
+    "x86_64": (302, 203, 144, 142, 314),
+    "aarch64": (261, 122, 119, 118, 274),
+}
+"""Calls whose first argument is the process that they change."""
+_SET_PRIORITY = {"x86_64": 141, "aarch64": 140}
+_CLONE, _CLONE3 = {"x86_64": 56, "aarch64": 220}, 435
+_NEW_NAMESPACES = 0x7E020000
+"""Flags of `clone` that create name spaces. `clone3` has them in memory, where a filter cannot see them."""
+_Step = tuple[int, int, int, int]
+"""Instruction of a filter: code, steps to skip if true and if false, operand."""
+_FIRST, _SECOND = 16, 24
+"""Offsets of the low halves of the first arguments in struct seccomp_data."""
 
 _SYSTEM = (
     "/usr", "/lib", "/lib64", "/sys", "/dev/null", "/dev/zero", "/dev/random", "/dev/urandom",
@@ -197,22 +228,38 @@ def _modules(folder: str) -> Iterator[str]:
 
 def _filter_calls(machine: str, network: bool) -> None:
     """Refuse system calls of this architecture with EACCES, and all calls of another one."""
-    refused: Collection[int] = _OTHERS[machine] + (() if network else _NETWORK[machine])
+    refused = (*_OTHERS[machine], *_OWNERS_ONLY[machine], *_ATTRIBUTES[machine], _PRIORITIES[machine])
+    if not network:
+        refused += _NETWORK[machine]
     architecture, number = 4, 0  # offsets in struct seccomp_data
-    last = len(refused) + 5
-    program = [
+    refuse, allow = (_RETURN, 0, 0, _REFUSE), (_RETURN, 0, 0, _ALLOW)
+    own = ((_EQUAL, 2, 0, 0), (_EQUAL, 1, 0, os.getpid()), refuse, allow)  # 0 is the caller, too
+    program: list[_Step] = [
         (_LOAD, 0, 0, architecture),
-        (_EQUAL, 0, last - 2, _ARCHITECTURES[machine]),
+        *((_EQUAL, 1, 0, _ARCHITECTURES[machine]), refuse),
         (_LOAD, 0, 0, number),
-        (_AT_LEAST, last - 4, 0, _X32),
-        *((_EQUAL, last - 4 - position, 0, call) for position, call in enumerate(refused, 1)),
-        (_RETURN, 0, 0, _ALLOW),
-        (_RETURN, 0, 0, _REFUSE),
+        *((_AT_LEAST, 0, 1, _X32), refuse),
     ]
+    for call in refused:
+        program += _if_call(call, refuse)
+    for call in _OF_PROCESSES[machine]:
+        program += _if_call(call, (_LOAD, 0, 0, _FIRST), *own)
+    # setpriority of a process: neither of a group nor of a user
+    a_process = ((_LOAD, 0, 0, _FIRST), (_EQUAL, 1, 0, os.PRIO_PROCESS), refuse)
+    program += _if_call(_SET_PRIORITY[machine], *a_process, (_LOAD, 0, 0, _SECOND), *own)
+    new_namespaces = ((_LOAD, 0, 0, _FIRST), (_ANY_BIT, 0, 1, _NEW_NAMESPACES), refuse, allow)
+    program += _if_call(_CLONE[machine], *new_namespaces)
+    program += _if_call(_CLONE3, (_RETURN, 0, 0, _UNKNOWN))  # the C library then calls clone
+    program.append(allow)
     code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *step) for step in program))
     filtered = struct.pack("@HP", len(program), ctypes.addressof(code))
     if _libc().prctl(_SET_SECCOMP, _FILTER, filtered, 0, 0):
         raise _error()
+
+
+def _if_call(call: int, *steps: _Step) -> list[_Step]:
+    """Return steps that are run only for one call, whose number is loaded; they end the filter."""
+    return [(_EQUAL, 0, len(steps), call), *steps]
 
 
 def _libc() -> ctypes.CDLL:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from multiprocessing import connection, parent_process
 from typing import Any
 
+from app.engine.core_dumps import disable_core_dumps
 from app.engine.data_limit import limit_memory
 from app.engine.engine import (
     CANCELLED,
@@ -88,6 +89,7 @@ def serve_tasks(setup: WorkerSetup, connection: socket.socket) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: the service decides when a worker ends
     clear_environment(tracing.wanted())  # where no fork server has done so
     open_statistics()
+    disable_core_dumps()  # a Dask worker process may allow them
     if setup.confinement is not None:
         confine(setup.confinement)
     set_up(setup)

@@ -376,7 +376,7 @@ class Acceptance:
             check_released(session, self._settings, job, other_digest)
             join_series(session, self._stores.sealer, job)
         elif first.series_id is not None:
-            join_again(session, job, first)
+            join_again(session, self._stores.sealer, job, first)
 
     def _queue(
         self, session: Transaction, job: Job, submission: SubmissionOptions, worker: KeptWorker | None

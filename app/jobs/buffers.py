@@ -31,6 +31,7 @@ from app.store.blobs.sealed_files import (
     reserve_draft,
 )
 from app.store.sql import buffers, idempotency, usage
+from app.store.sql.audit.trail import Entry
 from app.store.sql.bindings import blob_of_buffer, buffer_binding
 from app.store.sql.db import Transaction
 from app.store.sql.jobs import annotate
@@ -254,14 +255,15 @@ class Buffers:
         annotations: Mapping[str, str | None],
         submission: SubmissionOptions,
         caller: Caller,
+        copied: str | None = None,
     ) -> Buffer:
         """Return the new buffer of a stored table, or that of an equal request that was earlier.
 
-        The table is discarded unless a new buffer has it.
+        The table is discarded unless a new buffer has it. ``copied`` is the id of the buffer that was copied.
         """
         kept = False
         try:
-            buffer = await self._in_thread(self._insert, stored, annotations, submission, caller)
+            buffer = await self._in_thread(self._insert, stored, annotations, submission, caller, copied)
             kept = buffer.blob == stored.blob
         finally:
             if not kept:
@@ -356,7 +358,7 @@ class Buffers:
         except BaseException:
             await self._in_thread(self._stores.drop, [table.id])
             raise
-        return await self._kept(stored, annotations.columns(source), submission, caller)
+        return await self._kept(stored, annotations.columns(source), submission, caller, source.id)
 
     def _reserve_copy(self, table: BlobAccess, size: int) -> str:
         try:
@@ -533,6 +535,7 @@ class Buffers:
         annotations: Mapping[str, str | None],
         submission: SubmissionOptions,
         caller: Caller,
+        copied: str | None,
     ) -> Buffer:
         buffer = Buffer(
             id=new_id(),
@@ -558,7 +561,10 @@ class Buffers:
                 self._stores.claim_blobs(session, [buffer.blob])
                 session.add(buffer)
                 self._idempotency.keep(session, buffer.owner, submission, buffer.id, created)
-                self._stores.audit.append(session, caller, "buffer.create", buffer.id, created)
+                lines = [Entry(caller, "buffer.create", buffer.id, copied)]
+                if copied is not None:  # rows of the other buffer, which the caller can read now
+                    lines.insert(0, Entry(caller, "buffer.read", copied))
+                self._stores.audit.append_all(session, lines, created)
         except LeaseLost as error:
             raise Unavailable(str(error)) from None
         self._stores.mark_named([buffer.blob])
@@ -585,6 +591,7 @@ class Buffers:
             if not annotate(session, Buffer, buffer_id, changes):
                 raise NotFound(f"there is no buffer '{buffer_id}'; a buffer is deleted at its expiry")
             self._stores.audit.append(session, caller, "buffer.annotate", buffer_id, moment(session))
+        self._stores.database.truncate_log()  # it has the texts that were replaced
 
     def _find_to_change(self, buffer_id: str, caller: Caller) -> None:
         if not caller.may_change(self._find(buffer_id, caller).owner):
@@ -602,6 +609,7 @@ class Buffers:
             idempotency.forget(session, [buffer_id])
             self._stores.audit.append(session, caller, "buffer.delete", buffer_id, moment(session))
         self._stores.delete_blobs(unnamed)
+        self._stores.database.truncate_log()
 
     async def _in_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a function in a thread; wait for its end even if this call is cancelled.

@@ -8,6 +8,7 @@ none.
 All functions but those of `SeriesTransactions` work within the caller's transaction.
 """
 
+import hmac
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -16,11 +17,11 @@ from app.callers import Caller
 from app.errors import Forbidden, NotFound, StateConflict
 from app.job_kinds import Kind, kind_of
 from app.jobs.stores import Stores
-from app.store.crypto.sealing import Sealer
+from app.store.crypto.sealing import SealBroken, Sealer
 from app.store.sql import series, usage
-from app.store.sql.bindings import series_binding
+from app.store.sql.bindings import seed_binding, series_binding
 from app.store.sql.db import Transaction
-from app.store.sql.models import Job
+from app.store.sql.models import Job, Series
 from app.store.sql.replicas import moment
 from app.store.sql.series import SeriesFigures
 from app.worker.tasks import SeriesTask
@@ -34,7 +35,7 @@ def join_series(session: Transaction, sealer: Sealer, job: Job) -> None:
         job.series_id = series.join(session, sealer, job, name, job.created_at).id
 
 
-def join_again(session: Transaction, job: Job, first: Job) -> None:
+def join_again(session: Transaction, sealer: Sealer, job: Job, first: Job) -> None:
     """Note the series and the waves of a rerun. Raises StateConflict: the same bytes cannot be made."""
     name = first.parameters["series"]
     assert first.series_id is not None  # looked at before
@@ -47,6 +48,13 @@ def join_again(session: Transaction, job: Job, first: Job) -> None:
             f"series '{name}' was deleted with its pairs: the same bytes cannot be made any more"
         )
     job.series_id, job.series_base = first.series_id, first.series_base
+    found = series.find(session, first.series_id)
+    assert found is not None  # it is locked
+    if not _may_open(session, sealer, job, found):
+        raise StateConflict(
+            f"series '{name}' is of another caller, whose job with this seed was deleted; "
+            "only the owner of the series can rerun the job"
+        )
 
 
 def task_of(session: Transaction, sealer: Sealer, job: Job) -> SeriesTask | None:
@@ -58,12 +66,32 @@ def task_of(session: Transaction, sealer: Sealer, job: Job) -> SeriesTask | None
         return None
     found = series.find(session, job.series_id)
     assert found is not None  # it is not deleted while a job of it is queued or running
+    if not _may_open(session, sealer, job, found):
+        raise SealBroken(f"job {job.id} names a series of another owner")
     again = job.rerun_of is not None
     base = job.series_base if again else series.newest_wave(session, found.id)
     assert base is not None  # a rerun has it from its acceptance on
     pairs, ids = series.pairs_until(session, sealer, found.id, base)
     key = sealer.open(found.sealed_key, series_binding(found))
     return SeriesTask(found.name, base + 1, key, pairs, ids, adds=not again)
+
+
+def _may_open(session: Transaction, sealer: Sealer, job: Job, found: Series) -> bool:
+    """Whether a job is of the owner of the series, or reruns a job of that owner. Raises SealBroken.
+
+    The column with the series can be changed in the database. The owners of job and series cannot, since
+    values are sealed to them. A rerun of another caller is known by its seed, which is that of the owner's
+    job.
+    """
+    if job.owner == found.owner:
+        return True
+    if job.rerun_of is None:
+        return False
+    seed = sealer.open(job.sealed_seed, seed_binding(job))
+    return any(
+        hmac.compare_digest(seed, sealer.open(each.sealed_seed, seed_binding(each)))
+        for each in series.jobs_of_owner(session, found, job.seed_fingerprint)
+    )
 
 
 def add_wave(session: Transaction, sealer: Sealer, job: Job, base: int, new: NewPairs, now: datetime) -> None:

@@ -89,6 +89,11 @@ class JobService:
         return thresholds_of(self._settings, self._caller.project)
 
     @property
+    def may_read(self) -> bool:
+        """Whether the caller may read rows and reports."""
+        return READ in self._caller.scopes
+
+    @property
     def buffers(self) -> BufferService:
         """Buffers and tables by reference, for the same caller."""
         return BufferService(
@@ -414,7 +419,7 @@ class JobService:
 
         Raises ScopeMissing (the caller may not read rows), and as `plan`.
         """
-        if READ not in self._caller.scopes:
+        if not self.may_read:
             raise ScopeMissing(READ)
         if isinstance(source, str):
             await self._in_thread(self._transactions.audit, self._caller, "buffer.read", source)

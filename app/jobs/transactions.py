@@ -89,6 +89,7 @@ class JobTransactions:
             if not jobs.annotate(session, Job, job_id, changes):
                 raise NotFound(f"there is no job '{job_id}'")
             self._stores.audit.append(session, caller, "job.annotate", job_id, moment(session))
+        self._stores.database.truncate_log()  # it has the texts that were replaced
 
     def releases(
         self, caller: Caller, source: str | None, limit: int, after: str | None

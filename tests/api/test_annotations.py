@@ -1,5 +1,6 @@
 """Names, labels and notes of jobs and buffers: given, changed, found, taken over, refused, deleted."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -228,6 +229,35 @@ def test_they_go_with_the_job_and_the_audit_has_none_of_them(
         opened.close()
     assert [name for name, text in tables.items() if "needle" in text] == []
     assert [actions.count(f"{kind}.annotate") for kind in ("job", "buffer")] == [1, 1]
+
+
+@pytest.mark.parametrize("kind", ["jobs", "buffers"])
+def test_replaced_and_deleted_texts_are_not_in_the_files_of_the_database(
+    api: Api, service_home: Path, database: dict[str, str], kind: str
+) -> None:
+    """Nor in SQLite's write-ahead log, which keeps what it overwrites until it is truncated."""
+    if database:
+        pytest.skip("a server has a log of its own")
+    files = [service_home / name for name in ("rowveil.db", "rowveil.db-wal")]
+
+    def stored(text: str) -> bool:
+        return any(text.encode() in file.read_bytes() for file in files)
+
+    def goes(text: str) -> bool:
+        deadline = time.monotonic() + 10  # a transaction that reads just then delays it
+        while stored(text) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        return not stored(text)
+
+    made = _run(api) if kind == "jobs" else _upload(api).json()
+    path = f"/v1/{kind}/{made['id']}"
+    api.client.patch(path, json={"notes": f"first note of {kind}"}).raise_for_status()
+    assert stored(f"first note of {kind}")
+    api.client.patch(path, json={"notes": f"second note of {kind}"}).raise_for_status()
+    assert goes(f"first note of {kind}")
+    assert stored(f"second note of {kind}")
+    api.client.delete(path).raise_for_status()
+    assert goes(f"second note of {kind}")
 
 
 def test_manifest_report_and_events_do_not_have_them(api: Api) -> None:

@@ -206,6 +206,35 @@ def test_a_project_shares_reading_and_not_deleting(keys: Keys, stranger: httpx.C
         assert later.delete(path).status_code == 204
 
 
+@pytest.mark.parametrize("kind", ["services/DSWAP", "measures"])
+def test_a_rerun_shows_nothing_to_a_key_that_may_not_read(keys: Keys, kind: str) -> None:
+    """Unless the request gives the source; also if the request is repeated."""
+    call: dict[str, Any] = CALL | {"retain_source": True}
+    if kind == "measures":
+        call = {"source": CALL["source"], "destination": CALL["source"], "retain_source": True}
+    own = {"source": CALL["source"]} | ({"destination": CALL["source"]} if kind == "measures" else {})
+    project = "measured" if kind == "measures" else "swapped"
+
+    def shown(job: dict[str, Any]) -> bool:
+        return "rows" in job.get("destination", {}) or "report" in job
+
+    with (
+        keys.client(keys.make((RUN, READ), "one", project)) as first,
+        keys.client(keys.make((RUN,), "writer", project)) as writer,
+        keys.client(keys.make((RUN, READ), "reader", project)) as reader,
+    ):
+        made = Api.job(first.post(f"/v1/{kind}", json=call))
+        assert shown(made)
+        path = f"/v1/jobs/{made['id']}/rerun"
+        headers = {"idempotency-key": f"rerun of {made['id']}"}
+        for _ in range(2):
+            rerun = Api.job(writer.post(path, json={}, headers=headers))
+            assert rerun["reproduced"] is True
+            assert not shown(rerun)
+        assert shown(Api.job(writer.post(path, json=own)))
+        assert shown(Api.job(reader.post(path, json={})))
+
+
 def test_an_admin_sees_all_and_needs_the_other_scopes_as_well(api: Api, keys: Keys, stranger: Any) -> None:
     job = stranger.post("/v1/services/DSWAP", json=CALL).json()["id"]
     assert api.client.get(f"/v1/jobs/{job}").status_code == 200

@@ -5,14 +5,19 @@ import uuid
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pyarrow as pa
 import pytest
+import sqlalchemy as sa
 
 from app.api.table_schemas import RowComparison, TableProfile
 from app.callers import READ, RUN
+from app.settings import Settings
+from app.store.sql.db import Database
+from app.store.sql.models import AuditLine
 from tests.api.calls import ARROW, Api
 from tests.api.test_identities import Keys, keys
 
@@ -102,6 +107,30 @@ def test_a_copy_has_other_types_and_fewer_fields(api: Api) -> None:
     wanted = [[str(row[0]), "None" if row[2] == "?" else str(row[2])] for row in ROWS]
     assert rows_of(api.client, f"/v1/buffers/{copy['id']}") == wanted
     assert api.client.get(f"/v1/buffers/{buffer['id']}").json() == buffer  # stays as it is
+
+
+def test_a_copy_is_audited_as_a_read_of_the_first_buffer(
+    api: Api, service_home: Path, database: dict[str, str]
+) -> None:
+    """Its own line names the first buffer. A repeated request reads nothing."""
+    buffer, key = uploaded(api.client), {"idempotency-key": uuid.uuid4().hex}
+    path = f"/v1/buffers/{buffer['id']}/copies"
+    made = [api.client.post(path, json={}, headers=key).json()["id"] for _ in range(2)]
+    assert made[0] == made[1]
+    opened = Database(Settings.model_validate({"home": service_home} | database))
+    try:
+        with opened.read() as session:
+            query = sa.select(AuditLine.action, AuditLine.subject, AuditLine.reason)
+            lines = session.execute(
+                query.where(AuditLine.subject.in_((buffer["id"], made[0]))).order_by(AuditLine.number)
+            ).all()
+    finally:
+        opened.close()
+    assert [tuple(line) for line in lines] == [
+        ("buffer.create", buffer["id"], None),
+        ("buffer.read", buffer["id"], None),
+        ("buffer.create", made[0], buffer["id"]),
+    ]
 
 
 def test_a_copy_is_made_once_under_a_key(api: Api) -> None:

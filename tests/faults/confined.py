@@ -2,6 +2,8 @@
 
 import ctypes
 import os
+import platform
+import signal
 import socket
 import subprocess
 import sys
@@ -44,6 +46,13 @@ def read_after_reclaim(task: dict[str, str]) -> dict[str, int]:
     paths = ("/proc/self/maps", "/proc/sys/vm/overcommit_memory", "/proc/cpuinfo", "/proc/stat")
     read = {path: len(Path(path).read_bytes()) for path in paths}
     return {**read, "libraries": len(threadpool_info()), "private": private_bytes() or 0}
+
+
+def core_limit(_: object) -> dict[str, int]:
+    """Return the soft limit of core dumps."""
+    import resource
+
+    return {"soft": resource.getrlimit(resource.RLIMIT_CORE)[0]}
 
 
 def swap_with_missing_kernels(_: object) -> dict[str, Any]:
@@ -94,6 +103,22 @@ def _tried(task: dict[str, Any]) -> dict[str, str]:
         "netlink": lambda: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW),
         "program": lambda: subprocess.run([sys.executable, "-c", ""], check=True),
         "io_uring": _open_ring,
+        "mode": lambda: Path(task["outside"]).chmod(0o666),
+        "mode of an open file": lambda: os.fchmod(os.open(task["shared"], os.O_CREAT), 0o600),
+        "owner": lambda: os.chown(task["outside"], os.getuid(), os.getgid()),
+        "times": lambda: os.utime(task["outside"], (1, 1)),
+        "attribute": lambda: os.setxattr(task["outside"], "user.rowveil", b""),
+        "attribute removed": lambda: os.removexattr(task["outside"], "user.rowveil"),
+        "limit of the service": lambda: _limit(task["service"]),
+        "own limit": lambda: _limit(0),
+        "own limit by id": lambda: _limit(os.getpid()),
+        "priority of the service": lambda: os.setpriority(os.PRIO_PROCESS, task["service"], 0),
+        "priority of the user": lambda: os.setpriority(os.PRIO_USER, os.getuid(), 0),
+        "own priority": lambda: os.nice(0),
+        "processors of the service": lambda: os.sched_setaffinity(task["service"], os.sched_getaffinity(0)),
+        "own processors": lambda: os.sched_setaffinity(0, os.sched_getaffinity(0)),
+        "name space": _new_namespace,
+        "child": _fork,
         "kernels": lambda: (Path(os.environ["NUMBA_CACHE_DIR"]) / "rowveil-test").write_bytes(b""),
         "shared": lambda: Path(task["shared"]).write_bytes(b"a table"),
         "library": lambda: Path(os.__file__).read_bytes(),
@@ -105,6 +130,34 @@ def _open_ring() -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.syscall(425, 1, ctypes.create_string_buffer(120)) < 0:
         raise OSError(ctypes.get_errno(), "io_uring_setup")
+
+
+def _limit(process: int) -> None:
+    import resource
+
+    resource.prlimit(process, resource.RLIMIT_CPU, resource.prlimit(0, resource.RLIMIT_CPU))
+
+
+_CLONE = {"x86_64": 56, "aarch64": 220}
+
+
+def _new_namespace() -> None:
+    """Clone this process into a new user name space."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    arguments = (ctypes.c_ulong(0x10000000 | signal.SIGCHLD), None, None, None, None)
+    child = libc.syscall(_CLONE[platform.machine()], *arguments)
+    if child == 0:
+        os._exit(0)
+    if child < 0:
+        raise OSError(ctypes.get_errno(), "clone")
+    os.waitpid(child, 0)
+
+
+def _fork() -> None:
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
 
 
 def _outcome(work: Callable[[], object]) -> str:

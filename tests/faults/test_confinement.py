@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import pickle
+import resource
 import socket
 import struct
 import sys
@@ -36,7 +37,9 @@ linux = pytest.mark.skipif(
     sys.platform != "linux", reason="Landlock, seccomp and the fork server are Linux's"
 )
 
-ALLOWED = {"shared", "library"}
+ALLOWED = {
+    "shared", "library", "child", "own limit", "own limit by id", "own priority", "own processors"
+}  # fmt: skip
 
 
 def run_in_worker(
@@ -93,10 +96,20 @@ def test_a_confined_worker_reaches_libraries_and_its_tables_only(
     assert isinstance(found, dict), found
     refused = {name for name, done in free["main"].items() if done == "done"} - ALLOWED
     assert {"key", "database", "tcp", "udp", "unix", "program", "environment of the service"} <= refused
+    assert {"mode", "owner", "times", "limit of the service", "processors of the service"} <= refused
     for thread in ("main", "other"):
         assert {name for name, done in found[thread].items() if done == "done"} == ALLOWED
     assert (tmp_path / "outside").read_text() == "outside"
     assert (tmp_path / "blobs" / "table").read_bytes() == b"a table"
+
+
+def test_a_worker_writes_no_core_dump() -> None:
+    soft, most = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (most, most))
+    try:
+        assert run_in_worker(confined.core_limit, None) == {"soft": 0}
+    finally:
+        resource.setrlimit(resource.RLIMIT_CORE, (soft, most))
 
 
 @linux

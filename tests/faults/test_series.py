@@ -7,10 +7,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from sqlalchemy.orm import undefer
 
 from app.callers import THE_SERVICE, Caller
 from app.errors import Conflict, Forbidden, NotFound, StateConflict
 from app.ids import new_id
+from app.jobs.series import task_of
+from app.store.crypto.sealing import SealBroken
 from app.store.sql.models import Job
 from app.store.sql.series import SeriesFigures
 from tests.faults import doings
@@ -188,6 +191,37 @@ def test_rows_changed_in_the_database_do_not_open(service: Running, name: str, c
     assert failed.error is not None
     assert failed.error["code"] == "internal_error"
     assert other.state == "succeeded"
+
+
+@pytest.mark.parametrize("rerun_of", ["NULL", "id"])
+def test_a_job_that_names_anothers_series_gets_no_pairs(service: Running, name: str, rerun_of: str) -> None:
+    """Its rows would show them. A job of the thief does not become a rerun of the owner's."""
+    desk, thief = (service.jobs.on_behalf_of(Caller(each, "census")) for each in ("ada", "eve"))
+    new = new_job(persons(0, 40), parameters={"unit_id": "person", "series": name})
+    first, job = (service.end(service.loop.do(each.submit(new))) for each in (desk, thief))
+    change = f"UPDATE jobs SET series_id = :series, series_base = 1, rerun_of = {rerun_of} WHERE id = :id"
+    write(service, change, series=service.loop.do(desk.get_series(name)).series.id, id=job.id)
+    stores = service.jobs._stores
+    with stores.database.read() as session:
+        jobs = [session.get_one(Job, each.id, options=[undefer(Job.sealed_seed)]) for each in (first, job)]
+        assert task_of(session, stores.sealer, jobs[0]) is not None
+        with pytest.raises(SealBroken, match="names a series of another owner"):
+            task_of(session, stores.sealer, jobs[1])
+
+
+def test_a_colleague_reruns_a_job_of_a_series(service: Running, name: str) -> None:
+    """Also a rerun of another colleague, as long as a job of the series' owner has the seed."""
+    callers = [Caller(each, "census") for each in ("ada", "ben", "cy")]
+    desks = [service.jobs.on_behalf_of(each) for each in callers]
+    parameters = {"unit_id": "person", "series": name}
+    new = new_job(persons(0, 40), parameters=parameters, retain_source=True)
+    first = job = service.end(service.loop.do(desks[0].submit(new)))
+    for desk in desks[1:]:
+        job = service.end(service.loop.do(desk.rerun(job.id)))
+        assert (job.state, job.reproduced) == ("succeeded", True), job.error
+    service.loop.do(desks[0].delete(first.id))
+    with pytest.raises(StateConflict, match="is of another caller, whose job with this seed was deleted"):
+        service.loop.do(desks[1].rerun(job.id))
 
 
 def test_ids_of_another_type_are_refused(service: Running, name: str) -> None:

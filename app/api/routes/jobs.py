@@ -312,11 +312,14 @@ async def rerun_job(
 
     The source is needed again unless the job retained it, and so are the destination of a job that
     measured or attacked one and an attack's control rows; rows that differ from the job's are rejected.
-    The new destination is written to a reference only if the request gives one.
+    The new destination is written to a reference only if the request gives one. The response has neither rows
+    nor report if the request gives no source and the key lacks the scope `read`.
     """
     preference = preference_of(prefer, settings)
     terms = await submission.job_options(body)
-    if before := await previous_response(jobs, terms, preference, submission):
+    # Rows of another's retained source would otherwise be in the response.
+    with_results = body.source is not None or jobs.may_read
+    if before := await previous_response(jobs, terms, preference, submission, with_results):
         return before
     source = destination = control = send_to = None
     if body.destination is not None and kind_of((await jobs.get(job_id)).service).has_rows:
@@ -333,7 +336,7 @@ async def rerun_job(
     if body.control is not None:
         control = (await tables.read(body.control, "/control")).table
     job = await jobs.rerun(job_id, source, destination, control, send_to, terms)
-    return await job_response(jobs, job, preference, submission)
+    return await job_response(jobs, job, preference, submission, with_results)
 
 
 def _sent_to(given: Source) -> SentTo:

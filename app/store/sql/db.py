@@ -12,14 +12,15 @@ concurrent transaction must not change. All such locks are in `jobs.unnamed`, `r
 
 import json
 import logging
+import os
 import sqlite3
 import sys
 import threading
 import time
 from asyncio import Future, to_thread
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -479,9 +480,29 @@ def _translated_migration(database: Database) -> Iterator[None]:
     except DATABASE_ERRORS as error:
         if not _is_temporary(error):
             raise
-        shown = database.engine.url.render_as_string(hide_password=True)
+        shown = shown_url(database.engine.url)
         kind = DatabaseAway if database.shared else DatabaseUnusable
-        raise kind(f"the database {shown} cannot be opened: {error.orig}") from None
+        cause = _shown_cause(error, database.engine.url)
+        raise kind(f"the database {shown} cannot be opened: {cause}") from None
+
+
+def shown_url(url: sa.URL) -> str:
+    """Return the address without password and query; a query may have a password, too.
+
+    An ``@`` in a password must be escaped. If it is not, what follows it is read as the start of the host, or
+    of the database after a slash. That is left out.
+    """
+    host, name = url.host, url.database
+    if host and name and "@" in name:
+        host, name = None, name.rpartition("@")[2]
+    host = host.rpartition("@")[2] if host else None
+    return sa.URL.create(url.drivername, url.username, None, host, url.port, name).render_as_string()
+
+
+def _shown_cause(error: sa.exc.DBAPIError, url: sa.URL) -> str:
+    """Return the driver's message; it names the host, which has a part of the password: see `shown_url`."""
+    misread = any("@" in part for part in (url.host or "", url.database or "")) and url.host
+    return type(error.orig).__qualname__ if misread else str(error.orig)
 
 
 def migration_config(connection: sa.Connection) -> "Config":
@@ -509,6 +530,7 @@ def _engine_of(address: str, connections: int | None) -> sa.Engine:
         engine = sa.create_engine(url, json_serializer=_json)
         if url.database:
             _make_folder(Path(url.database).parent)
+            event.listen(engine, "do_connect", _make_private_file)
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
@@ -597,6 +619,14 @@ def _make_folder(folder: Path) -> None:
     except OSError as error:
         message = f"the database's folder {folder} cannot be made: {error.strerror}"
         raise DatabaseUnusable(message) from None
+
+
+def _make_private_file(_dialect: Any, _record: Any, given: Sequence[Any], options: Mapping[str, Any]) -> None:
+    """Create the database file for its user only. SQLite gives its log and shared memory the same mode."""
+    if options.get("uri") or given[0] == ":memory:":
+        return
+    with suppress(OSError):  # it exists, or SQLite reports what is wrong
+        os.close(os.open(given[0], os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _record: Any) -> None:

@@ -24,7 +24,7 @@ from app.store.blobs.marks import Place, create_mark, place_name, read_mark, rep
 from app.store.blobs.places import find_folder_id
 from app.store.blobs.sealed_files import BlobStore
 from app.store.sql import jobs, replicas
-from app.store.sql.db import Database, Transaction
+from app.store.sql.db import Database, Transaction, shown_url
 from app.store.sql.models import Deployment
 
 _FILE = "deployment"
@@ -231,4 +231,4 @@ _ADOPT = (
 
 
 def _shown(database: Database) -> str:
-    return f"the database {database.engine.url.render_as_string(hide_password=True)}"
+    return f"the database {shown_url(database.engine.url)}"

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, undefer
 
 from app.callers import Caller
 from app.ids import new_id
@@ -129,6 +129,13 @@ def is_used(session: Session, series_id: str) -> bool:
     """Whether a job of the series is queued or running."""
     active = sa.select(Job.id).where(Job.series_id == series_id, Job.state.in_(("queued", "running")))
     return session.scalar(active.limit(1)) is not None
+
+
+def jobs_of_owner(session: Session, found: Series, seed_fingerprint: str) -> Sequence[Job]:
+    """Return the jobs of the series that its owner has submitted with this seed, with their sealed seeds."""
+    query = sa.select(Job).where(Job.series_id == found.id, Job.owner == found.owner)
+    query = query.where(Job.seed_fingerprint == seed_fingerprint)
+    return session.scalars(query.options(undefer(Job.sealed_seed))).all()
 
 
 def delete(session: Session, series_id: str) -> bool:

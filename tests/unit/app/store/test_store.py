@@ -1,5 +1,6 @@
 """The SQL of jobs and buffers, on a database that the migrations made."""
 
+import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta, timezone
@@ -15,6 +16,7 @@ from app.callers import THE_SERVICE, Caller
 from app.errors import Unavailable
 from app.ids import new_id
 from app.job_kinds import Runs, own_runs, revision_of
+from app.settings import Settings
 from app.store.sql import buffers, idempotency, jobs
 from app.store.sql import usage as callers
 from app.store.sql import webhook_outbox as deliveries
@@ -426,6 +428,25 @@ def test_the_log_is_truncated_without_waiting_for_readers(database: Database) ->
     assert log.stat().st_size == 0
     with database.engine.connect() as connection:  # the same one: it waits for locks again
         assert connection.scalar(sa.text("PRAGMA busy_timeout")) == 30_000
+
+
+def test_a_new_embedded_database_is_its_users_only(tmp_path: Path) -> None:
+    """Also in a folder that others may read; an existing file keeps its mode."""
+    path = tmp_path / "rowveil.db"
+    tmp_path.chmod(0o755)
+    before = os.umask(0o022)
+    try:
+        for mode in (0o600, 0o640):
+            database = Database(Settings(home=tmp_path, database_url=f"sqlite:///{path}"))
+            with database.write() as session:
+                session.execute(sa.text("CREATE TABLE IF NOT EXISTS filled (content BLOB)"))
+                session.execute(sa.text("INSERT INTO filled VALUES ('x')"))
+                files = [path, *(tmp_path / f"rowveil.db-{name}" for name in ("wal", "shm"))]
+                assert {file.stat().st_mode & 0o777 for file in files} == {mode}
+            database.close()
+            path.chmod(0o640)
+    finally:
+        os.umask(before)
 
 
 def test_the_log_of_an_embedded_database_is_copied_into_the_file(database: Database) -> None:

@@ -112,6 +112,17 @@ def test_no_transaction_takes_more_than_a_batch(stores: Stores, monkeypatch: pyt
     assert (count(stores, "buffers"), count(stores, "jobs")) == (0, 0)
 
 
+def test_texts_of_an_expired_buffer_leave_the_log_of_the_database(stores: Stores) -> None:
+    if stores.database.shared:
+        pytest.skip("a server has a log of its own")
+    add(stores.database, buffer(notes="a note"))
+    log = Path(f"{stores.database.engine.url.database}-wal")
+    assert b"a note" in log.read_bytes()
+    Retention(Settings(home=stores.progress_folder.parent), stores, Metrics()).run()
+    assert count(stores, "buffers") == 0
+    assert b"a note" not in log.read_bytes()
+
+
 def failing(*_: object) -> tuple[int, list[str]]:
     raise Unavailable("the database is temporarily not available; try again")
 

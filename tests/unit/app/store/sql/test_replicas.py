@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from app.errors import InvalidRequest, Unavailable
 from app.settings import Settings
 from app.store.sql import buffers, jobs, replicas
-from app.store.sql.db import Database, DatabaseUnusable, Transaction, migrate
+from app.store.sql.db import Database, DatabaseAway, DatabaseUnusable, Transaction, migrate
 from app.store.sql.models import Job, Replica
 from tests.conftest import DATABASES, settings_on
 from tests.postgres import Postgres
@@ -269,6 +269,24 @@ def test_a_database_that_is_away_is_unavailable(postgres: Postgres, tmp_path: Pa
 def test_an_address_that_is_none_is_refused_and_not_quoted(address: str, tmp_path: Path) -> None:
     with pytest.raises(DatabaseUnusable, match="postgresql://user:password@host/rowveil") as caught:
         Database(Settings(home=tmp_path, database_url=address))
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("postgresql://me:secret@127.0.0.1:1/x?sslpassword=secret&password=secret", "me@127.0.0.1:1/x"),
+        ("postgresql://me:word@secret@127.0.0.1:1/x", "me@127.0.0.1:1/x"),
+        ("postgresql://me:word@secret/secret@127.0.0.1:1/x", "me@/127.0.0.1%3A1/x"),
+    ],
+)
+def test_a_database_that_is_away_is_named_without_a_password(
+    address: str, shown: str, tmp_path: Path
+) -> None:
+    """Neither one in the query nor the rest of one with an @ or a slash that is not escaped."""
+    with pytest.raises(DatabaseAway) as caught:
+        migrate(Settings(home=tmp_path, database_url=address))
+    assert f"the database postgresql+psycopg://{shown} cannot be opened" in str(caught.value)
     assert "secret" not in str(caught.value)
 
 

@@ -385,6 +385,7 @@ def test_a_job_that_is_no_longer_tracked_runs_again(
     assert service.loop.do(service.jobs.cancel(untracked().id)).state == "cancelled"
 
 
+@embedded
 def test_the_bytes_do_not_depend_on_workers_or_threads(start: Start) -> None:
     """Enough rows for the parallel kernels; each job at once with the others."""
     table = people(30_000)

@@ -276,8 +276,8 @@ def test_an_address_that_is_none_is_refused_and_not_quoted(address: str, tmp_pat
     ("address", "shown"),
     [
         ("postgresql://me:secret@127.0.0.1:1/x?sslpassword=secret&password=secret", "me@127.0.0.1:1/x"),
-        ("postgresql://me:word@secret@127.0.0.1:1/x", "me@127.0.0.1:1/x"),
-        ("postgresql://me:word@secret/secret@127.0.0.1:1/x", "me@/127.0.0.1%3A1/x"),
+        ("postgresql://me:secret@secret@127.0.0.1:1/x", "me@127.0.0.1:1/x"),
+        ("postgresql://me:secret@secret/secret@127.0.0.1:1/x", "me@/127.0.0.1%3A1/x"),
     ],
 )
 def test_a_database_that_is_away_is_named_without_a_password(

@@ -181,10 +181,12 @@ def _damaged(batch: pa.RecordBatch) -> FormatError:
 
 def _laid_out(batches: Iterator[pa.RecordBatch], plain_schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        _refuse_endless_rows(batch)
-        for piece in decoded_pieces(batch, BATCH_BYTES, _BATCH_ROWS):
-            columns = [workable(column) for column in piece.columns]
-            yield pa.RecordBatch.from_arrays(columns, schema=plain_schema)
+        for start in range(0, batch.num_rows, _BATCH_ROWS):  # first by rows: a run may have 2^31
+            rows = batch.slice(start, _BATCH_ROWS)
+            _refuse_endless_rows(rows)
+            for piece in decoded_pieces(rows, BATCH_BYTES):
+                columns = [workable(column) for column in piece.columns]
+                yield pa.RecordBatch.from_arrays(columns, schema=plain_schema)
 
 
 def arrow_chunks(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:

@@ -41,7 +41,12 @@ def is_expanding(data_type: pa.DataType) -> bool:
 def decoded_row_sizes(batch: pa.RecordBatch) -> npt.NDArray[np.int64] | None:
     """Return the decoded bytes of each row in all columns of expanding types; None if there are none."""
     sizes = [_sizes(column) for column in batch.columns if is_expanding(column.type)]
-    return _limited(np.zeros(batch.num_rows, np.int64) + sum(sizes)) if sizes else None
+    if not sizes:
+        return None
+    total: npt.NDArray[np.int64] = np.zeros(batch.num_rows, np.int64)
+    for each in sizes:
+        np.add(total, each, out=total)
+    return _limited(total)
 
 
 def _sizes(array: pa.Array) -> Sizes:
@@ -51,7 +56,7 @@ def _sizes(array: pa.Array) -> Sizes:
     if kind.is_dictionary(data_type):
         return _of_indices(_sizes(array.dictionary), array.indices)
     if kind.is_run_end_encoded(data_type):
-        return _of_runs(_sizes(array.values), array)
+        return _of_runs(array)
     if kind.is_map(data_type):
         return _of_lists(array, array.keys, array.items)
     if is_list(data_type):
@@ -70,7 +75,7 @@ def _sizes(array: pa.Array) -> Sizes:
     texts = kind.is_string(data_type) or kind.is_large_string(data_type)
     if texts or kind.is_binary(data_type) or kind.is_large_binary(data_type):
         return np.asarray(pc.binary_length(array).fill_null(0)).astype(np.int64)
-    return max(1, data_type.bit_width // 8)
+    return max(1, int(data_type.bit_width) // 8)
 
 
 def _limited(sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -78,8 +83,10 @@ def _limited(sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 
 def _added(sizes: Sizes, others: Sizes) -> Sizes:
-    total = sizes + others
-    return total if isinstance(total, int) else _limited(total)
+    if isinstance(sizes, int) and isinstance(others, int):
+        return min(sizes + others, _LARGEST)
+    total: npt.NDArray[np.int64] = np.add(sizes, others)
+    return _limited(total)
 
 
 def _of_indices(sizes: Sizes, indices: pa.Array) -> Sizes:
@@ -88,17 +95,25 @@ def _of_indices(sizes: Sizes, indices: pa.Array) -> Sizes:
         return sizes
     if not len(sizes):
         return 0
-    found = sizes[np.asarray(indices.fill_null(0))]
-    return found * np.asarray(indices.is_valid()) if indices.null_count else found
+    found: npt.NDArray[np.int64] = sizes[np.asarray(indices.fill_null(0))]
+    if indices.null_count:
+        found[np.asarray(indices.is_null())] = 0
+    return found
 
 
-def _of_runs(sizes: Sizes, array: pa.Array) -> Sizes:
+def _of_runs(array: pa.Array) -> Sizes:
+    if not len(array):
+        return 0
+    run_ends = np.asarray(array.run_ends)
+    first, last = np.searchsorted(run_ends, [array.offset, array.offset + len(array) - 1], side="right")
+    sizes = _sizes(array.values.slice(first, last - first + 1))
     if isinstance(sizes, int):
         return sizes
     if len(array) > _MOST_RUN_ROWS:
         return int(sizes.max())
     rows = np.arange(array.offset, array.offset + len(array))
-    return sizes[np.searchsorted(np.asarray(array.run_ends), rows, side="right")]
+    found: Sizes = sizes[np.searchsorted(run_ends, rows, side="right") - first]
+    return found
 
 
 def _of_lists(array: pa.Array, *children: pa.Array) -> Sizes:
@@ -124,4 +139,6 @@ def _of_views(array: pa.Array) -> Sizes:
     if views is None or not len(array):
         return 0
     lengths = np.frombuffer(views, np.int32, 4 * len(array), 16 * array.offset)[::4].astype(np.int64)
-    return lengths * np.asarray(array.is_valid()) if array.null_count else lengths
+    if array.null_count:
+        lengths[np.asarray(array.is_null())] = 0
+    return lengths

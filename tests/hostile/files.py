@@ -121,6 +121,17 @@ def _rows_of_nothing() -> bytes:
     return whole.replace(struct.pack("<q", rows), struct.pack("<q", 2**40))
 
 
+def _dictionary_in_struct() -> bytes:
+    """Create rows of 4 MB that have one value of a dictionary in a struct: 8 GB."""
+    codes = pa.DictionaryArray.from_arrays(pa.array([0] * 2000, pa.int8()), ["x" * 4_000_000])
+    return arrow(_one(a=pa.StructArray.from_arrays([codes], ["a"])))
+
+
+def _long_run() -> bytes:
+    """Create rows of 4 MB in one run: 8 GB, which no array of Arrow can hold."""
+    return arrow(_one(a=pa.RunEndEncodedArray.from_arrays([2000], pa.array(["x" * 4_000_000]))))
+
+
 def _runs() -> bytes:
     """Create two thousand million rows in one run."""
     return arrow(_one(a=pa.RunEndEncodedArray.from_arrays([2**31 - 1], pa.array(["x"]))))
@@ -200,6 +211,8 @@ FILES = [
     Hostile("Arrow, overlapping lists", ARROW, _list_views, (413,)),
     Hostile("Arrow, overlapping texts", ARROW, _text_views, (422,), "smaller batches"),
     Hostile("Arrow, a dictionary of one", ARROW, _dictionary, (413,), "decoded"),
+    Hostile("Arrow, a dictionary of one in a struct", ARROW, _dictionary_in_struct, (413,), "decoded"),
+    Hostile("Arrow, a run of a long text", ARROW, _long_run, (413,), "decoded"),
     Hostile("Arrow, a buffer of 4 EiB", ARROW, _lying_buffer_length, (413, 422)),
     Hostile("Arrow, a message a little too long", ARROW, _lying_message_length(64), (422,), "complete"),
     Hostile("Arrow, a message far too long", ARROW, _lying_message_length(2**60), (422,), "complete"),

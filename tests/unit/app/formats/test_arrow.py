@@ -165,6 +165,12 @@ def test_long_values_of_runs_are_laid_out_in_pieces() -> None:
     assert [batch.num_rows for batch in batches] == [256] * 7 + [208]
 
 
+def test_a_run_of_any_number_of_rows_is_laid_out_in_pieces() -> None:
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([2**31 - 1], pa.int32()), pa.array(["x"]))
+    _, batches = open_arrow(stream(pa.record_batch({"a": runs})))
+    assert next(iter(batches)).num_rows == 1 << 16
+
+
 def test_a_row_of_runs_that_no_array_can_hold_is_refused() -> None:
     runs = pa.RunEndEncodedArray.from_arrays(pa.array([40_000], pa.int32()), pa.array(["x" * 65536]))
     lists = pa.ListArray.from_arrays(pa.array([0, 40_000], pa.int32()), runs)

@@ -16,7 +16,7 @@ import orjson
 
 from app.ids import new_id
 from app.store.crypto.sealing import Sealer, webhook_context
-from app.store.sql import webhook_outbox
+from app.store.sql import jobs, webhook_outbox
 from app.store.sql.db import Transaction
 from app.store.sql.models import Delivery, Job
 
@@ -92,6 +92,7 @@ def queue_message(session: Transaction, job: Job, state: str, values: dict[str, 
     """
     if job.sealed_webhook is None:
         return
+    sealed_webhook = jobs.sealed_webhook(session, job.id)  # keys may have been rotated since the job began
     finished = values["finished_at"]
     data = {
         "job": job.id,
@@ -104,7 +105,7 @@ def queue_message(session: Transaction, job: Job, state: str, values: dict[str, 
     delivery = Delivery(
         id=new_id(),
         job_id=job.id,
-        sealed_webhook=job.sealed_webhook,
+        sealed_webhook=sealed_webhook,
         body=orjson.dumps(body).decode(),
         state="pending",
         due_at=finished,

@@ -13,7 +13,8 @@ from pydantic import SecretStr
 from app.__main__ import main
 from app.store.blobs.arrow_stream import read_table, write_table
 from app.store.blobs.sealed_files import BlobStore
-from app.store.crypto.sealing import Binding, SealBroken, Sealer
+from app.store.crypto.sealing import Binding, SealBroken, Sealer, webhook_context
+from app.webhooks.messages import Webhook
 from tests.faults import doings
 from tests.faults.conftest import Running, embedded, new_attack, people
 
@@ -113,3 +114,28 @@ def test_a_blob_under_an_unknown_key_stops_the_rotation(tmp_path: Path) -> None:
     write_table(store.allocate(), pa.table({"a": [1]}))
     with pytest.raises(SealBroken, match="not among the keys"):
         BlobStore(tmp_path, Sealer([NEW])).reseal()
+
+
+@embedded
+def test_the_message_of_a_job_that_runs_during_a_rotation_is_sealed_under_the_new_key(
+    start: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job was claimed before the rotation, with its webhook under the old key."""
+    before = start(workers=1, key=as_setting(OLD))
+    job = before.submit(people(), seed=doings.HELD, webhook=Webhook("https://receiver.example/hook", ""))
+    before.wait_until_held(job)
+    before.close()
+    between = start(workers=1, key=as_setting(NEW, OLD))
+    between.wait_until_held(job)
+    home = between.settings.home
+    monkeypatch.setenv("ROWVEIL_HOME", str(home))
+    monkeypatch.setenv("ROWVEIL_KEY", as_setting(NEW, OLD).get_secret_value())
+    assert main(["rotate-keys"]) == 0
+    between.open_gate(job)
+    assert between.end(job).state == "succeeded"
+    between.close()
+    with closing(sqlite3.connect(home / "rowveil.db")) as database:
+        ((sealed,),) = database.execute("SELECT sealed_webhook FROM deliveries")
+    assert b"receiver.example" in Sealer([NEW]).open(sealed, webhook_context(job.id))
+    with pytest.raises(SealBroken, match="not among the keys"):
+        Sealer([OLD]).open(sealed, webhook_context(job.id))

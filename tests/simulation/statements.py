@@ -236,6 +236,12 @@ def retained_table(session: Session, role: Role, job_id: str) -> bytes | None:
 
 
 @_statement
+def sealed_webhook(session: Session, job_id: str) -> bytes | None:
+    row = session.row("jobs", job_id)
+    return None if row is None else row["sealed_webhook"]
+
+
+@_statement
 def release_old(
     session: Session, before: datetime, most: int, after: str = ""
 ) -> tuple[list[str], list[str]]:
@@ -488,6 +494,7 @@ STATEMENTS: dict[str, dict[str, Callable[..., Any]]] = {
             delete_ended,
             retained,
             retained_table,
+            sealed_webhook,
             release_old,
             delete_old,
             unnamed,

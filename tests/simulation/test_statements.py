@@ -195,6 +195,7 @@ class Both:
         given = Job(id=self.some_job(), source_buffer=self.random.choice((None, *self.buffers)))
         self.call(jobs.retained, statements.retained, role, given, self.now(), caller)
         self.call(jobs.retained_table, statements.retained_table, role, given.id)
+        self.call(jobs.sealed_webhook, statements.sealed_webhook, given.id)
 
     def do_purge(self) -> None:
         before = self.now() - timedelta(seconds=self.random.randrange(60))

@@ -3,10 +3,12 @@
 import asyncio
 import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from app.engine.engine import Engine
 from app.jobs.stores import Stores
+from app.loop_threads import LoopThreads
 from app.store.sql import jobs
 
 _log = logging.getLogger("rowveil.jobs")
@@ -27,6 +29,8 @@ class HealthCheck:
     def __init__(self, stores: Stores, engine: Engine) -> None:
         self._stores = stores
         self._engine = engine
+        self._threads: dict[str, LoopThreads] = {}
+        self._running: dict[str, asyncio.Future[None]] = {}
 
     async def run(self) -> dict[str, str]:
         """Map each dependency to ``ok``, or to the problem that it has."""
@@ -35,8 +39,7 @@ class HealthCheck:
         for name, check in checks.items():
             try:
                 async with asyncio.timeout(_CHECK_SECONDS):
-                    # asyncio's own threads: those of the service may all be busy.
-                    await asyncio.to_thread(check)
+                    await asyncio.shield(self._started(name, check))
                 results[name] = "ok"
             except Exception as error:
                 reason = error if isinstance(error, StorageUnready) else type(error).__qualname__
@@ -44,6 +47,21 @@ class HealthCheck:
                 results[name] = "not available"
         results["workers"] = "ok" if self._engine.ready() else "starting"
         return results
+
+    def _started(self, name: str, check: Callable[[], None]) -> asyncio.Future[None]:
+        """Start a check in a thread of its own, unless the last one has not ended; return its future.
+
+        A folder that does not respond holds this thread, and none that anything else needs.
+        """
+        running = self._running.get(name)
+        if running is None or running.done():
+            threads = self._threads.get(name)
+            if threads is None:
+                threads = self._threads[name] = LoopThreads(1, f"health-{name}")
+            running = asyncio.get_running_loop().run_in_executor(threads, check)
+            running.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+            self._running[name] = running
+        return running
 
     def _read_database(self) -> None:
         with self._stores.database.read() as session:

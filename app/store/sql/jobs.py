@@ -419,6 +419,12 @@ def retained_table(session: Session, role: Role, job_id: str) -> bytes | None:
     return sealed
 
 
+def sealed_webhook(session: Session, job_id: str) -> bytes | None:
+    """Return the sealed webhook of the job as it is stored now."""
+    sealed: bytes | None = session.scalar(sa.select(Job.sealed_webhook).where(Job.id == job_id))
+    return sealed
+
+
 def release_old(
     session: Session, before: datetime, most: int, after: str = ""
 ) -> tuple[list[str], list[str]]:

@@ -42,12 +42,12 @@ class ReplicasDiffer(Exception):
 
 
 def moment(session: Session) -> datetime:
-    """Return the database's time; for SQLite, the time of this machine."""
+    """Return the database's time in UTC; for SQLite, the time of this machine."""
     if session.get_bind().dialect.name == "sqlite":
         return datetime.now(UTC)
     ((now,),), _ = execute(session, _NOW, {})
     assert isinstance(now, datetime)
-    return now
+    return now.astimezone(UTC)  # PostgreSQL gives it in the time zone of the server
 
 
 def register(

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event, current_thread
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -110,3 +111,30 @@ def test_a_folder_that_may_not_be_written_is_not_ready(
 def test_a_folder_without_its_deployment_id_is_not_ready(stores: Stores) -> None:
     (stores.blobs.folder.parent / "deployment").unlink()
     assert health(stores) == READY | {"storage": "not available"}
+
+
+def test_a_folder_that_does_not_respond_holds_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The database is checked meanwhile, and the folder again when it responds."""
+    monkeypatch.setattr("app.jobs.maintenance.health._CHECK_SECONDS", 0.05)
+    responds, begun = Event(), []
+
+    def check() -> None:
+        begun.append(current_thread())
+        responds.wait(60)
+
+    async def use() -> list[dict[str, str]]:
+        checked = HealthCheck(cast(Stores, None), cast(Engine, SimpleNamespace(ready=lambda: True)))
+        monkeypatch.setattr(checked, "_read_database", lambda: None)
+        monkeypatch.setattr(checked, "_check_storage", check)
+        found = [await checked.run() for _ in range(10)]
+        assert len(begun) == 1
+        responds.set()
+        while not checked._running["storage"].done():
+            await asyncio.sleep(0.01)
+        monkeypatch.setattr("app.jobs.maintenance.health._CHECK_SECONDS", 60)
+        return [*found, await checked.run()]
+
+    *found, last = asyncio.run(use())
+    assert found == [READY | {"storage": "not available"}] * 10
+    assert last == READY
+    assert len(set(begun)) == 1

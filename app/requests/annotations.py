@@ -50,17 +50,20 @@ Line = Annotated[
     Field(json_schema_extra={"pattern": _LINE}),
 ]
 
+without_controls = _matching(_TEXT, "only line ends and tabs are taken")
+"""Validator of a text of several lines."""
+
 Notes = Annotated[
     str,
     StringConstraints(strip_whitespace=True, max_length=MOST_NOTES),
-    _matching(_TEXT, "only line ends and tabs are taken"),
+    without_controls,
     Field(json_schema_extra={"pattern": _TEXT}),
 ]
 
 Reason = Annotated[
     str,
     StringConstraints(strip_whitespace=True, min_length=1, max_length=MOST_REASON),
-    _matching(_TEXT, "only line ends and tabs are taken"),
+    without_controls,
     Field(json_schema_extra={"pattern": _NONBLANK}),
 ]
 

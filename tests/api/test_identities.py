@@ -315,6 +315,8 @@ def test_a_seed_is_revealed_with_a_scope_and_a_reason(
     path = f"/v1/jobs/{job['id']}/seed"
     Api.problem(api.client.get(path), 422)
     Api.problem(api.client.get(path, params={"reason": "no"}), 422)
+    hidden = Api.problem(api.client.get(path, params={"reason": "the release\0is disputed"}), 422)
+    assert hidden["errors"][0]["parameter"] == "reason"
     answer = api.client.get(path, params={"reason": "the release is disputed"})
     assert answer.json() == {
         "seed": "0123456789abcdef01234567",

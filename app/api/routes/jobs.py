@@ -39,7 +39,7 @@ from app.engine.engine import Progress
 from app.errors import InvalidParameter, InvalidRequest, NotFound
 from app.job_kinds import ATTACKS, FRONTIER, MEASURES, kind_of, revision_of
 from app.jobs.tables.views import ComparisonOptions
-from app.requests.annotations import AnnotationChange, Line
+from app.requests.annotations import AnnotationChange, Line, without_controls
 from app.requests.rerun import RerunRequest
 from app.requests.source import SentTo, Source
 from app.requests.uploads import UPLOADED
@@ -284,6 +284,7 @@ async def reveal_seed(
             pattern=r"\S",
             description="Reason for the audit log. [8 to 500]",
         ),
+        without_controls,
     ],
 ) -> RevealedSeed:
     """Get the job's seed, which undoes its swap. Caller, time and reason are recorded in the audit log."""

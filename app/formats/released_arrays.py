@@ -28,6 +28,7 @@ from providers.tables.columns import (
 )
 from providers.tables.encodings import can_take, list_children, list_lengths, struct_children, validity
 from providers.tables.equality import equality_codes
+from providers.tables.type_names import has_dictionary
 
 
 def released(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -95,15 +96,6 @@ def released_array(array: pa.Array) -> pa.Array:
     if pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or pa.types.is_fixed_size_binary(kind):
         return _with_zeros(array)
     return take(pa.chunked_array([array]), pa.array(np.arange(len(array)))).combine_chunks()
-
-
-def has_dictionary(kind: pa.DataType) -> bool:
-    """Whether the type is a dictionary or contains one."""
-    if isinstance(kind, pa.BaseExtensionType):
-        return has_dictionary(kind.storage_type)
-    if pa.types.is_dictionary(kind):
-        return True
-    return any(has_dictionary(kind.field(number).type) for number in range(kind.num_fields))
 
 
 def _nested(array: pa.Array) -> pa.Array:

@@ -145,6 +145,15 @@ def canonical_type(data_type: pa.DataType) -> pa.DataType:
     raise ValueError(f"type {data_type} is not supported; known are {_known()}")
 
 
+def has_dictionary(data_type: pa.DataType) -> bool:
+    """Whether the type is a dictionary or contains one."""
+    if isinstance(data_type, pa.BaseExtensionType):
+        return has_dictionary(data_type.storage_type)
+    if pa.types.is_dictionary(data_type):
+        return True
+    return any(has_dictionary(data_type.field(number).type) for number in range(data_type.num_fields))
+
+
 def is_list(data_type: pa.DataType) -> bool:
     """Whether the type is a list in any of Arrow's layouts; a map is not."""
     kind = pa.types

@@ -18,6 +18,7 @@ from app.store.blobs.reading import PlainReader, open_blob
 from app.store.blobs.sealed_files import BlobAccess
 from app.store.crypto.sealing import SealBroken
 from providers.tables.columns import is_words
+from providers.tables.type_names import has_dictionary
 
 _PREFIX = 8
 """Bytes before the metadata of a message: a mark and the length of the metadata."""
@@ -27,7 +28,7 @@ _MARK = b"\xff\xff\xff\xff"
 
 def can_select(schema: pa.Schema) -> bool:
     """Whether all buffers of the fields can be found in a message: it has no dictionaries."""
-    return not any(_has_dictionary(field.type) for field in schema)
+    return not any(has_dictionary(field.type) for field in schema)
 
 
 def selected_batches(
@@ -189,11 +190,3 @@ def _fill(reader: PlainReader, position: int, target: memoryview, blob: str) -> 
         if not count:
             raise SealBroken(f"blob {blob} ends at byte {position + filled}")
         filled += count
-
-
-def _has_dictionary(kind: pa.DataType) -> bool:
-    if isinstance(kind, pa.BaseExtensionType):
-        return _has_dictionary(kind.storage_type)
-    if pa.types.is_dictionary(kind):
-        return True
-    return any(_has_dictionary(kind.field(number).type) for number in range(kind.num_fields))

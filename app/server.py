@@ -33,6 +33,9 @@ from app.telemetry.shared_metrics import forget_process
 _LOOK_SECONDS = 0.05
 _BACKLOG = 2048
 """Connections that wait to be accepted."""
+_HOME_SECONDS = 5.0
+"""Time for which a start waits for API processes whose service was killed, and which are about to end."""
+
 _OTHER_FILES = 512
 """File descriptors of the service other than a connection and a table per caller: database, workers, logs."""
 _OPEN = """
@@ -157,7 +160,7 @@ def _locked_home(settings: Settings) -> Iterator[None]:
         yield
         return
     make_home(settings.home)
-    lock = lock_home(settings.home)
+    lock = lock_home(settings.home, _HOME_SECONDS)
     try:
         yield
     finally:

@@ -4,6 +4,7 @@ import fcntl
 import logging
 import os
 import secrets
+import time
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -33,6 +34,9 @@ from app.store.sql.service_keys import AUDIT, FINGERPRINT, LEDGER, kept_key
 _log = logging.getLogger("rowveil.jobs")
 
 _EMBEDDED_CHAIN = "service"
+
+
+_LOCK_LOOK_SECONDS = 0.05
 
 
 class HomeInUse(Exception):
@@ -286,18 +290,22 @@ def make_home(home: Path) -> None:
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
-def lock_home(home: Path) -> int:
+def lock_home(home: Path, patience: float = 0.0) -> int:
     """Lock the home folder until the returned descriptor is closed or the process ends.
 
-    Raises HomeInUse, OSError.
+    Raises HomeInUse after ``patience`` seconds, OSError.
     """
     lock = os.open(home / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(lock)
-        raise HomeInUse(
-            f"another service uses {home}; give each its own ROWVEIL_HOME, or all of them one PostgreSQL "
-            "(ROWVEIL_DATABASE_URL)"
-        ) from error
-    return lock
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return lock
+        except BlockingIOError as error:
+            if time.monotonic() >= deadline:
+                os.close(lock)
+                raise HomeInUse(
+                    f"another service uses {home}; give each its own ROWVEIL_HOME, or all of them one "
+                    "PostgreSQL (ROWVEIL_DATABASE_URL)"
+                ) from error
+        time.sleep(_LOCK_LOOK_SECONDS)

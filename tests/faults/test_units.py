@@ -345,7 +345,7 @@ def test_a_job_whose_table_is_gone_fails_with_the_cause(apart: Apart, table: pa.
     apart.store.delete(task.source.id)
     found = apart.start(task).result(LONG)
     assert isinstance(found, Failure)
-    assert (found.code, "deleted before" in found.message) == ("internal_error", True)
+    assert (found.code, "deleted before" in found.message) == ("blob_missing", True)
 
 
 def long_job(store: BlobStore, folder: Path, table: pa.Table, iterations: int) -> SwapTask:

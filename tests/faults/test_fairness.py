@@ -18,7 +18,7 @@ from providers import PROVIDERS
 from tests.faults import doings
 from tests.faults.conftest import Running, new_job, people
 from tests.faults.running import PATIENCE
-from tests.faults.test_life import CSV, pieces
+from tests.faults.uploads import CSV, pieces
 
 pytestmark = pytest.mark.faults
 

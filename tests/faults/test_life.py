@@ -1,24 +1,17 @@
-"""Jobs and buffers with real workers and without faults."""
+"""Jobs with real workers and without faults."""
 
-import asyncio
-import contextlib
 import errno
 import os
-from collections.abc import AsyncIterator, Callable
-from datetime import timedelta
+from collections.abc import Callable
 from pathlib import Path
 from threading import Event
 from time import sleep
-from types import SimpleNamespace
-from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 
 from app.callers import THE_SERVICE
-from app.engine import local_engine
 from app.engine.engine import Progress
 from app.errors import (
     AppError,
@@ -26,43 +19,28 @@ from app.errors import (
     Gone,
     IdempotencyKeyReused,
     InvalidRequest,
-    MemoryLimit,
     NotFound,
     StateConflict,
-    StorageFull,
-    TooLarge,
-    Unavailable,
 )
-from app.jobs.tables.uploads import Upload, UploadSpace
 from app.jobs.watchers import LOOK_SECONDS
-from app.store.blobs.disk_space import SPARE_BYTES
 from app.store.crypto.sealing import signature_holds
 from app.store.sql.db import Database
-from app.store.sql.models import AuditLine, Buffer, Job
+from app.store.sql.models import AuditLine, Job
 from providers import PROVIDERS
-from providers.errors import ParameterError, SourceError
+from providers.errors import ParameterError
 from providers.progress import no_progress
 from providers.randomness.chacha20 import Stream
 from providers.selection.candidates import CHOICE_REVISION
 from providers.tables.digest import table_digest
 from tests.faults import doings
-from tests.faults.conftest import Running, blobs_of, embedded, in_folder, new_job, people
+from tests.faults.conftest import Running, blobs_of, in_folder, new_job, people
 from tests.faults.replicas import until
 from tests.faults.running import PATIENCE
+from tests.faults.uploads import upload
 
 pytestmark = pytest.mark.faults
 
 SEED = bytes(range(32))
-CSV = b"income,city\n" + b"".join(f"{row},{row % 3}\n".encode() for row in range(500))
-
-
-async def pieces(data: bytes, size: int = 1000) -> AsyncIterator[bytes]:
-    for at in range(0, len(data), size):
-        yield data[at : at + size]
-
-
-def upload(service: Running, data: bytes = CSV, media_type: str = "text/csv") -> Buffer:
-    return service.loop.do(service.jobs.buffers.create(pieces(data), media_type))
 
 
 def test_a_job_gives_what_its_provider_gives(service: Running) -> None:
@@ -422,157 +400,6 @@ def test_a_plan_of_what_cannot_be_read_reports_why(service: Running) -> None:
         service.loop.do(service.jobs.plan("CDSWAP", params, text))
 
 
-def test_an_upload_becomes_a_buffer_and_a_job_reads_it(service: Running) -> None:
-    buffer = upload(service)
-    assert (buffer.row_count, [field["name"] for field in buffer.fields]) == (500, ["income", "city"])
-    reader = service.loop.do(service.jobs.buffers.open(buffer))
-    table = pa.Table.from_batches(reader, reader.schema)
-    reader.close()
-    assert buffer.digest == table_digest(table)
-    assert buffer.expires_at - buffer.created_at == timedelta(seconds=service.settings.buffer_ttl)
-    job = service.run(buffer.id, seed=SEED)
-    assert job.source_digest == buffer.digest
-    assert service.rows(job).equals(service.rows(service.run(table, seed=SEED)))
-    again = service.end(service.loop.do(service.jobs.rerun(job.id)))
-    assert again.reproduced is True
-    plan_params = new_job(table).parameters
-    assert service.loop.do(service.jobs.plan("DSWAP", plan_params, buffer.id))["rows"] == 500
-
-
-def test_the_same_table_has_one_digest_however_it_came(service: Running) -> None:
-    table = people()
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table, max_chunksize=77)
-    stream = sink.getvalue().to_pybytes()
-    assert upload(service, stream, "application/vnd.apache.arrow.stream").digest == table_digest(table)
-
-
-def test_a_deleted_buffer_stays_for_the_job_that_reads_it(start: Callable[..., Running]) -> None:
-    one = start(workers=1)
-    buffer = upload(one)
-    held, queued = one.submit(people(), seed=doings.HELD), one.submit(buffer.id)
-    one.wait_until_held(held)
-    one.loop.do(one.jobs.buffers.delete(buffer.id))
-    with pytest.raises(NotFound):
-        one.loop.do(one.jobs.buffers.get(buffer.id))
-    one.open_gate(held)
-    assert one.end(queued).state == "succeeded"
-    assert str(buffer.blob) not in blobs_of(one.settings)
-
-
-@in_folder  # of a bucket the service has a copy of the table for a minute
-def test_a_buffer_that_is_deleted_while_a_request_waits_for_a_worker_is_not_found(
-    start: Callable[..., Running],
-) -> None:
-    one = start(workers=1)
-    buffer = upload(one)
-    held = one.submit(people(), seed=doings.HELD)
-    one.wait_until_held(held)
-    params = PROVIDERS["DSWAP"].params.model_validate({"swap_fields": ["income"]})
-    jobs = one.jobs
-    requests: dict[Any, type[AppError]] = {
-        one.loop.start(jobs.profile(buffer.id, 5)): NotFound,
-        one.loop.start(jobs.buffers.copy(buffer.id, [], {}, [])): NotFound,
-        one.loop.start(jobs.plan("DSWAP", params, buffer.id)): InvalidRequest,
-        one.loop.start(jobs.trial("DSWAP", params, buffer.id, 5)): InvalidRequest,
-    }
-
-    async def wait_for_requests() -> None:
-        while len(jobs._dispatcher._turns.waiting()) < len(requests):
-            await asyncio.sleep(0.001)
-
-    one.loop.do(wait_for_requests())
-    one.loop.do(jobs.buffers.delete(buffer.id))
-    one.open_gate(held)
-    for request, kind in requests.items():
-        with pytest.raises(kind) as caught:
-            request.result(PATIENCE)
-        assert type(caught.value) is kind
-        assert caught.value.pointer == ("/source/buffer" if kind is InvalidRequest else "")
-    assert one.end(held).state == "succeeded"
-    assert not blobs_of(one.settings)
-
-
-@in_folder
-def test_an_unexpected_failure_of_a_profile_is_logged(
-    start: Callable[..., Running], caplog: pytest.LogCaptureFixture
-) -> None:
-    one = start(workers=1)
-    buffer = upload(one)
-    blob = one.settings.home / "blobs" / str(buffer.blob)[:2] / str(buffer.blob)
-    sealed = bytearray(blob.read_bytes())
-    sealed[-30] ^= 1
-    blob.write_bytes(sealed)
-    with pytest.raises(AppError, match="under the request's id") as caught:
-        one.loop.do(one.jobs.profile(buffer.id, 5))
-    assert (caught.value.status, caught.value.code) == (500, "internal_error")
-    (logged,) = [
-        record.getMessage() for record in caplog.records if "of the request failed" in record.getMessage()
-    ]
-    assert "SealBroken" in logged
-    assert "run_profile" in logged
-
-
-@pytest.mark.parametrize(
-    ("data", "media_type"),
-    [
-        (b"a,b\n1,2,3\n", "text/csv"),
-        (b"not parquet at all", "application/vnd.apache.parquet"),
-        (b"", "application/vnd.apache.arrow.stream"),
-    ],
-)
-def test_an_upload_that_is_no_table_is_refused_and_leaves_nothing(
-    service: Running, data: bytes, media_type: str
-) -> None:
-    before = blobs_of(service.settings)
-    with pytest.raises(SourceError):
-        upload(service, data, media_type)
-    assert blobs_of(service.settings) == before
-
-
-@embedded
-def test_an_upload_over_the_limit_is_refused_while_it_arrives(start: Callable[..., Running]) -> None:
-    one = start(max_buffer_bytes=2000)
-    sent = 0
-
-    async def endless() -> AsyncIterator[bytes]:
-        nonlocal sent
-        while True:
-            sent += 1000
-            yield b"x" * 1000
-
-    with pytest.raises(TooLarge, match="2000 bytes"):
-        one.loop.do(one.jobs.buffers.create(endless(), "text/csv"))
-    assert sent == 3000
-    assert not blobs_of(one.settings)
-
-
-def _zeros(rows: int, times: int) -> bytes:
-    """Arrow stream of compressed zeros, with a given number of batches and of rows in each."""
-    sink = pa.BufferOutputStream()
-    batch = pa.record_batch({"zeros": np.zeros(rows, np.int64)})
-    options = pa.ipc.IpcWriteOptions(compression="zstd")
-    with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
-        for _ in range(times):
-            writer.write_batch(batch)
-    stream: bytes = sink.getvalue().to_pybytes()
-    assert len(stream) < 2**20
-    return stream
-
-
-@embedded
-def test_an_upload_larger_than_memory_is_read_and_a_batch_that_is_larger_is_stopped(
-    start: Callable[..., Running],
-) -> None:
-    one = start(worker_memory_bytes=192 * 2**20, warm_workers=True)
-    arrow = "application/vnd.apache.arrow.stream"
-    assert upload(one, _zeros(10**6, 30), arrow).row_count == 30 * 10**6
-    with pytest.raises(MemoryLimit):
-        upload(one, _zeros(40 * 10**6, 1), arrow)
-    assert upload(one).row_count == 500
-
-
 def test_what_has_had_its_time_goes(start: Callable[..., Running], tmp_path: Path) -> None:
     one = start(buffer_ttl=1e-6, result_retention=1e-6)
     buffer = upload(one)
@@ -599,150 +426,3 @@ def test_a_leftover_of_a_dead_service_is_swept(start: Callable[..., Running], tm
     one = start()
     assert not orphan.exists()
     assert one.run(people()).state == "succeeded"
-
-
-def test_hanging_up_during_an_upload_keeps_its_worker(
-    start: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(local_engine, "_STOP_SECONDS", PATIENCE)  # a batch takes milliseconds
-    running = start(workers=1)
-    engine = running.jobs._lifecycle.engine
-    assert isinstance(engine, local_engine.EmbeddedEngine)
-    line = b"123456,some text of this row,0.25\n"
-
-    async def chunks() -> AsyncIterator[bytes]:
-        yield b"number,text,share\n"
-        for _ in range(60):
-            yield line * 10_000
-
-    async def hang_up() -> None:
-        while not engine._busy:
-            await asyncio.sleep(0.001)
-
-    async def create() -> None:
-        await running.jobs.buffers.create(chunks(), "text/csv", hang_up)
-
-    async def pid() -> int:
-        while not engine.capacity():
-            await asyncio.sleep(0.001)
-        return engine._free[0].pid
-
-    before = running.loop.do(pid())
-    with pytest.raises(Unavailable, match="disconnected"):
-        running.loop.do(create())
-    assert running.loop.do(pid()) == before
-    assert not blobs_of(running.settings)
-
-
-class SmallDisk:
-    """File system with little room: counts what the service has allocated below a folder."""
-
-    def __init__(self, folder: Path, capacity: int) -> None:
-        self.folder = folder
-        self.capacity = capacity
-
-    def allocated(self) -> int:
-        """Bytes of the files in the folder, and of the unnamed ones that this process has open."""
-        blocks = 0
-        for path in self.folder.rglob("*"):
-            with contextlib.suppress(FileNotFoundError):
-                blocks += path.stat().st_blocks if path.is_file() else 0
-        for link in Path("/proc/self/fd").iterdir():
-            with contextlib.suppress(FileNotFoundError):
-                target = str(link.readlink())
-                if target.startswith(str(self.folder)) and target.endswith("(deleted)"):
-                    blocks += link.stat().st_blocks
-        return blocks * 512
-
-    def status(self, handle: int) -> Any:
-        """Status of the file system, as `os.fstatvfs` returns it."""
-        return SimpleNamespace(f_bavail=max(0, self.capacity - self.allocated()), f_frsize=1)
-
-
-@in_folder
-def test_an_upload_without_a_length_reserves_space_before_its_bytes_are_written(
-    start: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """There is room for the upload, and not for its table: it ends long before all of it has arrived."""
-    running = start(workers=1)
-    disk = SmallDisk(running.settings.home, 0)
-    disk.capacity = disk.allocated() + SPARE_BYTES + (36 << 20)
-    monkeypatch.setattr(os, "fstatvfs", disk.status)
-    read = []
-
-    async def chunks() -> AsyncIterator[bytes]:
-        for number in range(36):
-            read.append(number)
-            yield b"12345678" * (1 << 17)
-
-    with pytest.raises(StorageFull):
-        running.loop.do(running.jobs.buffers.create(chunks(), "text/csv"))
-    assert len(read) < 20
-    assert not [path for path in running.settings.home.rglob("*") if path.parent.parent.name == "blobs"]
-
-
-def test_a_table_by_reference_reserves_its_size_with_its_first_bytes(
-    start: Callable[..., Running], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "a.csv").write_bytes(b"number\n" + b"12345\n" * 2_000_000)
-    running = start(workers=1, source_prefixes=f"*=file://{tmp_path}/data/")
-    wanted: list[tuple[int, int]] = []
-    extend = UploadSpace.extend
-
-    def extended(space: UploadSpace, size: int, declared: int) -> None:
-        wanted.append((size, declared))
-        extend(space, size, declared)
-
-    monkeypatch.setattr(UploadSpace, "extend", extended)
-
-    async def decode(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        async for chunk in chunks:
-            yield chunk
-
-    async def gone() -> None:
-        await asyncio.Event().wait()
-
-    reading = running.jobs.buffers.read_reference(
-        f"file://{tmp_path}/data/a.csv", Upload("text/csv"), decode, gone
-    )
-    stored = running.loop.do(reading)
-    assert wanted == [(1 << 20, 12_000_007)]
-    assert stored.rows == 2_000_000
-    running.loop.do(running.jobs.buffers.discard(stored))
-
-
-@in_folder
-def test_of_uploads_that_cannot_all_fit_some_are_refused_before_they_are_read(
-    start: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    running = start(workers=1)
-    content = b"number\n" + b"12345\n" * 700_000
-    home = running.settings.home
-    disk = SmallDisk(home, 0)
-    disk.capacity = disk.allocated() + SPARE_BYTES + 5 * len(content)  # each takes its length twice
-    monkeypatch.setattr(os, "fstatvfs", disk.status)
-    read = []
-    gate = asyncio.Event()
-
-    async def upload(name: int) -> Any:
-        async def chunks() -> AsyncIterator[bytes]:
-            read.append(name)
-            await gate.wait()
-            yield content
-
-        return await running.jobs.buffers.create(chunks(), "text/csv", declared=len(content))
-
-    async def together() -> list[Any]:
-        uploads = [asyncio.ensure_future(upload(name)) for name in range(6)]
-        while sum(each.done() for each in uploads) < 4:
-            await asyncio.sleep(0.001)
-        gate.set()
-        return await asyncio.gather(*uploads, return_exceptions=True)
-
-    outcomes = running.loop.do(together())
-    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["Buffer"] * 2 + ["StorageFull"] * 4
-    assert [name for name, outcome in enumerate(outcomes) if isinstance(outcome, Buffer)] == sorted(read)
-    stored = [path for path in home.rglob("*") if path.parent.parent.name == "blobs"]
-    assert len(stored) == 2
-    assert disk.allocated() < disk.capacity - SPARE_BYTES - len(content)

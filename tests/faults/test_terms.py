@@ -17,7 +17,7 @@ from app.store.sql.models import AuditLine, Buffer, Job
 from tests.faults import doings
 from tests.faults.conftest import Running, blobs_of, new_job, people
 from tests.faults.running import PATIENCE
-from tests.faults.test_life import CSV, pieces
+from tests.faults.uploads import CSV, pieces
 
 pytestmark = pytest.mark.faults
 

@@ -29,6 +29,7 @@ from app.errors import NO_ROOM, StorageFull, Unavailable
 from app.jobs.failure_errors import problem_of
 from app.jobs.fairness.turns import Turns
 from app.jobs.job_metrics import JobMetrics
+from app.jobs.maintenance.storage_gate import StorageGate
 from app.jobs.maintenance.takeover import Takeover
 from app.jobs.recorder import DeadlinePassed, Recorder, requeue
 from app.jobs.reference_writer import ReferenceWriter
@@ -38,11 +39,8 @@ from app.jobs.task_builder import KeptWorker, TaskBuilder
 from app.jobs.units.unit_runner import JobRuns
 from app.jobs.watchers import Watchers
 from app.processes.api_process import ApiProcess
-from app.store.blobs.bucket import BucketUnusable
-from app.store.blobs.sealed_files import BlobMissing
 from app.store.sql import jobs, replicas
 from app.store.sql.db import DATABASE_ERRORS
-from app.store.sql.deployment import StorageMismatch, StorageUnusable
 from app.store.sql.models import Job
 from app.store.sql.series import SeriesMoved
 from app.telemetry import tracing
@@ -57,9 +55,6 @@ _RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0)
 
 _ARRIVAL_SECONDS = 0.1
 """Longest time for which a new job waits for a busy worker before it is queued."""
-
-_STORAGE_SECONDS = 2.0
-"""Time after a fault of the storage for which no job is claimed."""
 
 _DEADLINE_SECONDS = 1.0
 """Interval at which queued jobs are checked for their deadlines."""
@@ -124,7 +119,7 @@ class Dispatcher:
         self._background: set[asyncio.Task[Any]] = set()
         self._stopping = self._halted = False
         self._sweeping = self._sweep_wanted = False
-        self._storage_failed = self._claims_paused = False
+        self._storage = StorageGate(stores, self.wake)
         self._reserved = 0
         """Free workers that are kept for jobs being accepted or claimed."""
         self._arrivals: deque[asyncio.Future[bool]] = deque()
@@ -481,7 +476,7 @@ class Dispatcher:
 
         If there is no such job, the virtual time moves to ``until_turn``, whose plan or upload starts.
         """
-        while self._storage_works():
+        while self._storage.is_open():
             replica = self._stores.lease.replica
             with self._stores.database.write() as session:
                 replicas.hold(session, [replica])
@@ -499,31 +494,6 @@ class Dispatcher:
             if task is not None:
                 return job, task, more
         return None
-
-    def _storage_works(self) -> bool:
-        """Whether jobs may be claimed: after a fault of the storage not before it works again."""
-        if not self._storage_failed:
-            return True
-        if self._claims_paused:
-            return False
-        try:
-            self._stores.check_storage()
-        except (StorageMismatch, StorageUnusable) as error:
-            _log.error("no job is claimed: %s", error)
-            self._pause_claims()
-            return False
-        self._storage_failed = False
-        return True
-
-    def _pause_claims(self) -> None:
-        """Claim no job for a while, and then only if the storage works."""
-        self._storage_failed = self._claims_paused = True
-        later = self._event_loop.call_later
-        self._event_loop.call_soon_threadsafe(later, _STORAGE_SECONDS, self._resume_claims)
-
-    def _resume_claims(self) -> None:
-        self._claims_paused = False
-        self.wake()
 
     def _built(self, job: Job) -> JobTask | None:
         """Build the task of a claimed job; None: it cannot be started now, or has failed.
@@ -555,20 +525,15 @@ class Dispatcher:
             return None
 
     def _may_start_later(self, job: Job, error: Exception) -> bool:
-        """Whether a job whose files cannot be opened may start when the storage works again."""
-        if isinstance(error, BucketUnusable):  # requests have been repeated for long
+        """Whether a job whose files cannot be opened now may be opened later."""
+        if self._storage.explains(error):
             return True
-        if not isinstance(error, OSError | BlobMissing):
-            return False
-        try:
-            self._stores.check_storage()
-        except (StorageMismatch, StorageUnusable):
-            return True
-        return not isinstance(error, FileNotFoundError | BlobMissing) and job.attempt < _MOST_ATTEMPTS
+        is_passing = isinstance(error, OSError) and not isinstance(error, FileNotFoundError)
+        return is_passing and job.attempt < _MOST_ATTEMPTS
 
     def _return_to_queue(self, job: Job) -> None:
         """Put a claimed job that was not started back into the queue, and claim none for a while."""
-        self._pause_claims()
+        self._storage.close()
         try:
             with self._stores.database.write() as session:
                 requeue(session, job, job.crashes)

@@ -309,7 +309,7 @@ def test_queued_jobs_wait_for_a_shared_folder_that_is_not_mounted(start: Start, 
     for name in names:
         (one.settings.home / name).rename(tmp_path / name)
     one.loop.do(one.jobs.cancel(held.id))
-    until("a job was claimed", lambda: bool(one.jobs._dispatcher._storage_failed))
+    until("a job was claimed", lambda: bool(one.jobs._dispatcher._storage.failed))
     time.sleep(3)  # the storage is checked again meanwhile
     assert [one.get(job).state for job in queued] == ["queued"] * 3
     for name in names:
@@ -346,7 +346,7 @@ def test_a_file_that_never_opens_fails_its_job_in_the_end(
     start: Start, monkeypatch: pytest.MonkeyPatch, error: int, code: str
 ) -> None:
     """The storage works otherwise, and the other jobs run after it."""
-    monkeypatch.setattr("app.jobs.dispatcher._STORAGE_SECONDS", 0.05)
+    monkeypatch.setattr("app.jobs.maintenance.storage_gate._PAUSE_SECONDS", 0.05)
     one = start(workers=1)
     held, queued = queued_behind_a_held_one(one)
 

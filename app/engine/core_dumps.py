@@ -4,6 +4,6 @@ import resource
 
 
 def disable_core_dumps() -> None:
-    """Write none if this process crashes; its children inherit that. The system's own limit stays."""
+    """Set the limit of core dumps of this process, and of its later children, to 0; the hard limit stays."""
     _, most = resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (0, most))

@@ -349,7 +349,7 @@ class EmbeddedEngine:
         while True:
             await asyncio.sleep(_CHECK_SECONDS)
             self._oom_kills = oom_kills()
-            for worker in [busy for busy in self._busy if busy.look() >= _MOST_LOOKS]:
+            for worker in [busy for busy in self._busy if busy.look_for_unread() >= _MOST_LOOKS]:
                 _log.warning("worker %s does not read its task and is killed", worker.pid)
                 worker.kill()
             for worker in [idle for idle in self._free if not idle.sound]:

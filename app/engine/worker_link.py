@@ -7,7 +7,7 @@ A message is its length in 8 bytes, and its content: a pickle of the service's t
 code in return (`app.engine.outcome_message`).
 
 The system resets the socket of a process that ends with unread data. So the service knows, without an answer,
-whether a process ended before it had read its task. Of one that lives it knows whether it has read it.
+whether a process ended before it had read its task. It also sees whether a living one has read it.
 """
 
 import asyncio
@@ -66,7 +66,7 @@ class WorkerLink:
         self._stopping = False
         self.unread = False
         """Whether the process ended before it had read the last task, which has not begun then."""
-        self._looks = 0
+        self._unread_looks = 0
         self.pid = 0
         """Process id; 0 until the first process is up."""
 
@@ -102,7 +102,7 @@ class WorkerLink:
         Raises any error of pickle.
         """
         self._called = self._stopping = self.unread = False
-        self._looks = 0
+        self._unread_looks = 0
         content = pickle.dumps((function, task), pickle.HIGHEST_PROTOCOL)
         unsent = memoryview(LENGTH.pack(len(content)) + content)
         with contextlib.suppress(OSError):  # a dead process; or the socket is full
@@ -134,10 +134,10 @@ class WorkerLink:
         except OSError:
             return False
 
-    def look(self) -> int:
+    def look_for_unread(self) -> int:
         """Return the number of looks in succession, with this one, at which the task was not read."""
-        self._looks = self._looks + 1 if self._has_unread() else 0
-        return self._looks
+        self._unread_looks = self._unread_looks + 1 if self._has_unread() else 0
+        return self._unread_looks
 
     def _has_unread(self) -> bool:
         """Whether the socket holds bytes that the process has not read; False if the system does not say."""

@@ -237,13 +237,13 @@ def test_a_worker_that_stands_still_in_its_task_is_left_alone(
     os.kill(still, signal.SIGSTOP)
     looks: list[int] = []
     (worker,) = engine.engine._busy
-    look = worker.look
+    look = worker.look_for_unread
 
     def recorded() -> int:
         looks.append(look())
         return looks[-1]
 
-    monkeypatch.setattr(worker, "look", recorded)
+    monkeypatch.setattr(worker, "look_for_unread", recorded)
     deadline = time.monotonic() + PATIENCE
     while len(looks) < 5:
         assert time.monotonic() < deadline

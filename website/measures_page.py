@@ -53,7 +53,7 @@ How to read the measures:
 - Read the median and the quartiles of `query_error`. An error is divided by the true average, so that one
   query whose true average is near 0 decides the mean: on one public table it was 0.2 to 126 with 120 seeds
   of the queries. The mean has no interval, because none of 1,000 queries covers it. The median is 0 if a run
-  changes neither field of half of the queries.
+  changes neither field of half of the queries. `bounded`, the mean of the errors of at most 1, ranks runs.
 - Compare `relations_kept` with its `chance`, which is 1/2 only if the released values have no ties: for a
   field of few values, or of mostly one value, it is far lower. A tie keeps no relation, although definition 2
   of the source allows equal distances: a release that makes a field constant would keep all of them. A

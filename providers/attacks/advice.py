@@ -319,7 +319,7 @@ def _rank(each: Try) -> tuple[int, float, int]:
 def _better(each: Try, now: Try) -> bool:
     """Whether a try's state is not higher, and its risk below the interval of the present one."""
     state, risk, _ = _rank(each)
-    return state <= _rank(now)[0] and risk < (now.risk or 0.0 if now.low is None else now.low)
+    return state <= _rank(now)[0] and risk < (now.low or 0.0)
 
 
 def _sentence(now: Try, best: Try | None, tries: list[Try], rows: int) -> str:

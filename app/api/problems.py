@@ -33,7 +33,7 @@ from app.errors import (
 )
 from app.formats.errors import FormatError
 from app.formats.media_types import sent_as
-from app.requests.validation_errors import error_items
+from app.requests.validation_errors import MOST_ERRORS, error_items
 from app.store.blobs.bucket import BucketUnusable
 from app.telemetry.request_id import REQUEST_ID
 from providers import PROVIDERS
@@ -74,7 +74,8 @@ def _invalid_request(errors: list[dict[str, str]]) -> dict[str, Any]:
     place = first.get("pointer") or first.get("parameter") or "the body"
     detail = f"{place}: {first['message']}"
     if len(errors) > 1:
-        detail += f" (and {len(errors) - 1} more)"
+        at_least = "at least " if len(errors) == MOST_ERRORS else ""
+        detail += f" (and {at_least}{len(errors) - 1} more)"
     return InvalidRequest(detail).problem() | {"errors": errors}
 
 

@@ -137,7 +137,9 @@ def test_only_the_first_errors_of_many_are_listed(api: Api) -> None:
         api.client.get(f"/v1/jobs?{query}"),
         api.client.post("/v1/services/CDSWAP", json=CALL | {"parameters": parameters}),
     ):
-        errors = api.problem(answer, 422, "invalid_request")["errors"]
+        problem = api.problem(answer, 422, "invalid_request")
+        assert problem["detail"].endswith(" (and at least 99 more)")
+        errors = problem["errors"]
         assert len(errors) == 100
         assert errors[-1]["message"].endswith(" (only the first 100 errors are listed)")
 

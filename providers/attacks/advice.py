@@ -331,7 +331,7 @@ def _sentence(now: Try, best: Try | None, tries: list[Try], rows: int) -> str:
             f"None of {len(tries)} other parameters and values lowers the risk of {now.risk:.3f} {basis} "
             "beyond its interval: another service, or fewer released fields, may."
         )
-    change = " and ".join(f"{name} = {_written(value)}" for name, value in best.change.items())
+    change = " and ".join(f"'{name}' = {_written(value)}" for name, value in best.change.items())
     return (
         f"With {change} the risk of the worst attack is {best.risk:.3f} ({best.state}) in place of "
         f"{now.risk:.3f} ({now.state}), {basis}; {len(tries)} parameters and values were tried."

@@ -27,7 +27,7 @@ class Successes:
 
 @dataclass(frozen=True, slots=True)
 class Risk:
-    """Success of an attack beyond that on control rows, with its confidence interval; 0 to 1."""
+    """Success of an attack beyond that on control rows, with its confidence interval; 0 to 1 in a result."""
 
     value: float
     low: float
@@ -108,6 +108,15 @@ def risk_of(attack: Successes, control: Successes | None) -> Risk | None:
     """Return the risk (attack - control) / (1 - control), cut to 0 to 1, with its interval.
 
     None without control rows, and if every attack on them succeeds.
+    """
+    found = uncut_risk(attack, control)
+    return Risk(_cut(found.value), _cut(found.low), _cut(found.high)) if found else None
+
+
+def uncut_risk(attack: Successes, control: Successes | None) -> Risk | None:
+    """Return (attack - control) / (1 - control) with its interval; below 0 if control attacks succeed more.
+
+    None without control rows, and if every attack on them succeeds.
 
     Notes
     -----
@@ -137,7 +146,7 @@ def risk_of(attack: Successes, control: Successes | None) -> Risk | None:
     )
     # next to a confidence of 1 all attacks on control rows may succeed: the ratio has no upper limit then
     most = (one * two + root) / (two_low * (2 * two - two_low)) if two_low > 0 else math.inf
-    return Risk(_cut(1 - one / two), _cut(1 - most), _cut(1 - least))
+    return Risk(1 - one / two, 1 - most, 1 - least)
 
 
 def _cut(value: float) -> float:

@@ -16,7 +16,7 @@ from providers.arrays import BoolArray, Float64Array, Int64Array
 from providers.attacks.attack import Attack
 from providers.attacks.figures import AttackResult, Risk, Successes, risk_of, successes
 from providers.attacks.nearest import Ties, nearest_rows
-from providers.attacks.tables import AttackTables, Rows
+from providers.attacks.tables import AttackTables, Outcomes, Rows
 from providers.measures.shared.finding import NotApplicable
 from providers.measures.shared.sampling import random_state, sample_rows
 from providers.progress import sub_progress
@@ -184,14 +184,16 @@ def _attack_secret(
         guesses["model"] = learnt_guesses(tables, secret, features, wanted)
     confidence = tables.options.confidence
     found: dict[str, tuple[Successes, Successes | None, Risk | None]] = {}
+    right_rows: dict[str, BoolArray] = {}
     for intruder, guessed in guesses.items():
         right = [secret.is_right(each, truth) for each, truth in zip(guessed, truths, strict=True)]
         attack = successes(int(right[0].sum()), len(right[0]), confidence)
         control = successes(int(right[1].sum()), len(right[1]), confidence) if len(right[1]) else None
-        found[intruder] = attack, control, risk_of(attack, control)
+        found[intruder], right_rows[intruder] = (attack, control, risk_of(attack, control)), right[0]
     stronger = max(found, key=lambda intruder: _strength(*found[intruder]))
     attack, control, risk = found[stronger]
     best = secret.is_right(np.repeat(secret.best_guess(), len(truths[0])), truths[0])
+    tables.outcomes[name] = Outcomes(right_rows[stronger], best)
     details: dict[str, Any] = {
         intruder: {"attack": each[0], "control": each[1], "risk": each[2]} for intruder, each in found.items()
     }

@@ -11,11 +11,11 @@ categories, both searches often choose the same one.
 
 import numpy as np
 
-from providers.arrays import Int64Array
+from providers.arrays import BoolArray, Int64Array
 from providers.attacks.attack import Attack
 from providers.attacks.figures import AttackResult, risk_of, successes
 from providers.attacks.nearest import Ties, nearest_rows
-from providers.attacks.tables import AttackTables, Rows
+from providers.attacks.tables import AttackTables, Outcomes, Rows
 from providers.measures.shared.sampling import uniforms
 from providers.progress import sub_progress
 
@@ -27,7 +27,12 @@ def sets_of(known: list[str]) -> tuple[list[str], list[str]]:
 
 def shared(one: Int64Array, two: Int64Array) -> int:
     """Number of attacks in which both searches found one same row; both of shape (attacks, k)."""
-    return int((one[:, :, None] == two[:, None, :]).any(axis=(1, 2)).sum())
+    return int(_sharing(one, two).sum())
+
+
+def _sharing(one: Int64Array, two: Int64Array) -> BoolArray:
+    """Mask of the attacks in which both searches found one same row; shape (attacks,)."""
+    return np.asarray((one[:, :, None] == two[:, None, :]).any(axis=(1, 2)))
 
 
 def other_rows(tables: AttackTables) -> Int64Array:
@@ -64,8 +69,10 @@ def _run(tables: AttackTables) -> AttackResult:
 
     ties = ties_of("source", tries)
     found = search(0, "source", tables.targets, ties)
-    attack = successes(shared(found, search(1, "source", tables.targets, ties)), tries, confidence)
-    stranger = search(1, "source", other_rows(tables), ties)
+    linking = _sharing(found, search(1, "source", tables.targets, ties))
+    stranger = _sharing(found, search(1, "source", other_rows(tables), ties))
+    tables.outcomes["linkability"] = Outcomes(linking, stranger)
+    attack = successes(int(linking.sum()), tries, confidence)
     control = None
     if control_tries:
         ties = ties_of("control", control_tries)
@@ -73,7 +80,7 @@ def _run(tables: AttackTables) -> AttackResult:
         control = successes(shared(one, two), control_tries, confidence)
     return AttackResult(
         attack,
-        successes(shared(found, stranger), tries, confidence),
+        successes(int(stranger.sum()), tries, confidence),
         control,
         risk_of(attack, control),
         details={"linked": [list(fields) for fields in linked], "neighbours": wanted},

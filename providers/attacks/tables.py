@@ -63,6 +63,14 @@ class Encoded:
         return Encoded(self.numbers[:, rows], self.codes[:, rows])
 
 
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """Success of the attack, and of the guess of its baseline, at each attacked row; shape (attacks,)."""
+
+    attack: BoolArray
+    baseline: BoolArray
+
+
 class AttackTables:
     """Tables of one attacked release field by field; costly intermediate results are computed once.
 
@@ -108,6 +116,8 @@ class AttackTables:
         self.progress: Progress = no_progress
         self.sampled: dict[str, int] = {}
         """Sizes of samples that took the place of what was asked for; see `AttackFigures.sampled`."""
+        self.outcomes: dict[str, Outcomes] = {}
+        """Secret, or name of an attack -> which attacks of the source's rows succeeded, for some attacks."""
         self.columns: dict[str, Column] = {}
         """Fields that take part: as side "source" the rows of the source and then the control rows, as side
         "destination" those of the release."""

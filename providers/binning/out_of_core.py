@@ -29,7 +29,7 @@ from providers.binning.values import (
 )
 from providers.errors import SourceError
 from providers.kernels.radix_sort import radix_runs
-from providers.out_of_core.partitions import Rows, numbered
+from providers.out_of_core.partitions import Rows, numbered, row_numbers
 from providers.params import SwapParams
 from providers.progress import Progress, no_progress, sub_progress
 from providers.provider import StreamedResult
@@ -211,7 +211,7 @@ class CellGrouping:
         """Return the cell id of each row, or of the bin that it has joined; shape (words, rows)."""
         ids = cell_ids(self._numbers.of_batch(table), self._axes)
         if self.merged is not None:
-            rows = table.column(self._row).to_numpy()
+            rows = row_numbers(table, self._row)
             place = np.minimum(np.searchsorted(self.merged.rows, rows), len(self.merged.rows) - 1)
             joined = self.merged.rows[place] == rows
             ids[:, joined] = self.merged.ids[:, place[joined]]
@@ -440,7 +440,7 @@ class _CellSums:
             ids = grouping.ids(table)
             sums = sums or cls(len(ids), cuts, most)
             columns = [field.values for field in numbers.of_batch(table)]
-            sums._add(ids, np.asarray(table.column(row).to_numpy()), [columns[index] for index in used])
+            sums._add(ids, row_numbers(table, row), [columns[index] for index in used])
             done += table.num_rows
             progress(done / numbers.rows.count, "finding singletons")
         assert sums is not None  # noqa: S101 - there is a row

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from providers.arrays import IndexArray
+from providers.arrays import IndexArray, Int64Array, row_index_type
 from providers.storage import Source, Spool
 from providers.tables.columns import take_rows
 
@@ -95,16 +95,24 @@ def numbered(
 ) -> Iterator[pa.Table]:
     """Yield the batches of a source, with the row numbers in a column named `row`.
 
+    Row numbers have the narrowest type for the source's rows: each row is written with its number.
+
     ``within``: consecutive row numbers, at least one, to which the batches are limited.
     """
     first, stop = (0, source.rows) if within is None else (within.start, within.stop)
+    kind = row_index_type(source.rows)
     for batch in source.batches(fields, first):
         table = pa.Table.from_batches([batch]).slice(0, stop - first)
-        rows = np.arange(first, first + table.num_rows, dtype=np.int64)
+        rows = np.arange(first, first + table.num_rows, dtype=kind)
         first += table.num_rows
         yield table.append_column(row, pa.array(rows))
         if within is not None and first >= stop:
             return
+
+
+def row_numbers(table: pa.Table, row: str) -> Int64Array:
+    """Return the row numbers of a `numbered` table, which are in the column `row`; shape (rows,)."""
+    return np.asarray(table.column(row).to_numpy()).astype(np.int64)
 
 
 class Reader:

@@ -1,10 +1,10 @@
 """Axes of a comparison: the figure that ranks, or the reason for which none does.
 
 A figure that is equal for all runs, or that no run can change, ranks nothing. Of the default figures, the
-first one that differs between the runs becomes the axis.
+first one that differs between the runs becomes the axis, if possible by more than its uncertainty.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,9 @@ from providers.selection.figures import Figure, Taken, cannot_change
 
 _SAME = 1e-12
 """Relative difference up to which two values of one figure are equal, to allow for rounding of sums."""
+
+
+_WITHIN = "no two runs differ in it by more than its uncertainty"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,8 @@ class Axis:
     """Reason for which the figure does not differ between the runs; empty if it does."""
     passed_over: dict[str, str] = field(default_factory=dict)
     """Figure that was tried before -> reason for which it was not taken."""
+    uncertain: bool = False
+    """Whether no two runs differ by more than the uncertainty of the figure."""
 
     @property
     def ranks(self) -> bool:
@@ -37,13 +42,19 @@ class Axis:
             "ranks": self.ranks,
             "constant": bool(self.constant),
         }
+        if self.uncertain:
+            document["within_uncertainty"] = True
         return document | {"reason": self.constant} if self.constant else document
 
 
 def axis_of(
-    tried: Sequence[Figure], runs: Sequence[Taken], options: MeasureOptions, changed: Sequence[str]
+    tried: Sequence[Figure],
+    runs: Sequence[Taken],
+    options: MeasureOptions,
+    changed: Sequence[str],
+    uncertain: Collection[str] = (),
 ) -> Axis:
-    """Choose the first of the figures that differs between the runs.
+    """Choose the first of the figures that differs between the runs, if possible beyond its uncertainty.
 
     Parameters
     ----------
@@ -55,6 +66,8 @@ def axis_of(
         With which the figures were taken.
     changed : sequence of str
         Fields of which at least one run changes a value.
+    uncertain : collection of str
+        Figures of which no two runs differ by more than the uncertainty.
 
     Notes
     -----
@@ -62,9 +75,14 @@ def axis_of(
     else the one that is defined for most.
     """
     reasons = {figure.name: why_not(figure, runs, options, changed) for figure in tried}
-    for index, figure in enumerate(tried):
-        if not reasons[figure.name] and _defined(figure, runs) == len(runs):
-            return Axis(figure, "", {one.name: _left(one, reasons, runs) for one in tried[:index]})
+    ranking = [figure for figure in tried if not reasons[figure.name] and _defined(figure, runs) == len(runs)]
+    if ranking:
+        figure = next((one for one in ranking if one.name not in uncertain), ranking[0])
+        others = {
+            one.name: _WITHIN if one in ranking else _left(one, reasons, runs)
+            for one in tried[: tried.index(figure)]
+        }
+        return Axis(figure, "", others, figure.name in uncertain)
     most = max(tried, key=lambda figure: _defined(figure, runs))  # the first one of equals
     others = {one.name: _left(one, reasons, runs) for one in tried if one is not most}
     return Axis(most, reasons[most.name], others)

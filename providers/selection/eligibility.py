@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from providers.measures.shared.measure import Goal
-from providers.selection.ranking import dominated
+from providers.measures.shared.repeats import Interval
+from providers.selection.ranking import Beaten, beaten_points
 
 REVERSIBLE = ("rows_in_groups_of_two", "rows_in_groups_of_three")
 """Entries of a run's `group_bits`: numbers of rows that anyone can restore exactly, or nearly so."""
@@ -25,6 +26,8 @@ class Entry:
     """Entry of `REVERSIBLE` -> rows; empty if nobody can undo the run from its groups alone."""
     figures: tuple[float, float]
     """Values on the two axes; the same number for all, such as 0, on an axis that does not rank."""
+    intervals: tuple[Interval, Interval] | None = None
+    """Intervals of both figures; None: the figures are exact."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,8 @@ class Eligibility:
     """Fields that it leaves unchanged and that an entry protects which protects all of its fields too."""
     dominated: bool
     """Whether it is not among the best: another entry beats it, or it is reversible or protects fewer."""
+    within_uncertainty_of: tuple[int, ...] = ()
+    """Entries that are as good in both figures and better in one, but by no more than the uncertainty."""
 
 
 def protected_by(changed: Iterable[Mapping[str, int]]) -> frozenset[str]:
@@ -84,19 +89,27 @@ def eligibilities(entries: Sequence[Entry], goals: tuple[Goal, Goal]) -> list[El
     -----
     A reversible run protects nothing: it beats no other run and is never among the best. An entry that
     protects a proper subset of the fields of another one is not among the best either. Two entries that
-    protect other fields are not compared. O(n log n + s n) for s sets of fields.
+    protect other fields are not compared. O(n^2).
     """
     rivals: dict[frozenset[str], list[int]] = {}
     for index, entry in enumerate(entries):
         if not entry.reversible:
             rivals.setdefault(entry.protects, []).append(index)
-    beaten: dict[int, bool] = {}
+    beaten: dict[int, Beaten] = {}
     for indices in rivals.values():
-        found = dominated([entries[index].figures for index in indices], goals)
-        beaten |= {index: bool(out) for index, out in zip(indices, found, strict=True)}
+        found = beaten_points(
+            [entries[index].figures for index in indices],
+            [entries[index].intervals for index in indices],
+            goals,
+        )
+        beaten |= dict(zip(indices, found, strict=True))
     results = []
     for index, entry in enumerate(entries):
         more = frozenset[str]().union(*(fields for fields in rivals if fields > entry.protects))
         missing = tuple(sorted(more - entry.protects))
-        results.append(Eligibility(missing, bool(entry.reversible or missing) or beaten[index]))
+        if entry.reversible or missing:
+            results.append(Eligibility(missing, True))
+            continue
+        close = tuple(rivals[entry.protects][place] for place in beaten[index].within)
+        results.append(Eligibility(missing, beaten[index].clearly, () if beaten[index].clearly else close))
     return results

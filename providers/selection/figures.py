@@ -6,7 +6,7 @@ A figure is named by its measure's key, or by key and path if the measure has se
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -16,9 +16,12 @@ from providers.measures.assessment import MeasureOptions, Release, assess
 from providers.measures.shared.finding import NotApplicable
 from providers.measures.shared.measure import Goal, Measure, Part
 from providers.measures.shared.options import ROLES
+from providers.measures.shared.repeats import Interval, share_interval
 from providers.progress import Progress, no_progress, sub_progress
 from providers.randomness.chacha20 import Stream
 from providers.selection import inference_risk, linkability_risk
+from providers.selection.repeated_attacks import Attempts
+from providers.selection.sampled_attacks import SampledRisk
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,15 @@ class Figure:
         """Return the numbers in the measure's value by field; empty if the figure is a single number."""
         value = self._in(value)
         return _numbers_of(value) if isinstance(value, dict) else {}
+
+    def interval_in(self, intervals: Any) -> Interval | None:
+        """Return the figure's interval in those of the measure's report; None if there is none."""
+        found = intervals if isinstance(intervals, dict) and "low" in intervals else self._in(intervals)
+        return (
+            {"low": found["low"], "high": found["high"]}
+            if isinstance(found, dict) and "low" in found
+            else None
+        )
 
     def _in(self, value: Any) -> Any:
         for key in self.part.path.split(".") if self.part.path else ():
@@ -90,7 +102,7 @@ def _numbers_of(values: Mapping[str, Any]) -> dict[str, float]:
     return {name: float(value) for name, value in values.items() if _is_number(value)}
 
 
-ATTACK_RISKS: Mapping[str, tuple[Measure, Callable[..., tuple[float, int | None]]]] = MappingProxyType(
+ATTACK_RISKS: Mapping[str, tuple[Measure, Callable[..., SampledRisk]]] = MappingProxyType(
     {
         inference_risk.MEASURE.key: (inference_risk.MEASURE, inference_risk.inference_risk),
         linkability_risk.MEASURE.key: (linkability_risk.MEASURE, linkability_risk.linkability_risk),
@@ -129,7 +141,7 @@ DEFAULT_UTILITY = (
 )
 """Figures of utility if none is named, in the order in which they are tried."""
 
-_DEFAULT_RISK = ("interval_sd.narrow.by_field", "changed_share")
+_DEFAULT_RISK = ("interval_sd.robust.by_field", "changed_share")
 
 
 def default_risk(options: MeasureOptions) -> tuple[str, ...]:
@@ -268,11 +280,15 @@ class Taken:
     """Measure -> number of sampled rows, for measures that were not taken on all rows."""
     by_field: dict[str, dict[str, float]]
     """Full name -> numbers by field, for the figures that are means over fields."""
+    intervals: dict[str, Interval] = field(default_factory=dict)
+    """Full name -> own interval (95 %) of the figure, if it has one."""
+    attempts: dict[str, tuple[Attempts, ...]] = field(default_factory=dict)
+    """Full name of an attack -> the single attacks; on the same rows in all runs."""
 
     def over(self, fields: Iterable[str]) -> "Taken":
         """Copy the figures; those that are means over fields become means over these fields alone."""
         wanted = set(fields)
-        taken = Taken(dict(self.values), dict(self.undefined), self.samples, self.by_field)
+        taken = replace(self, values=dict(self.values), undefined=dict(self.undefined))
         for name, numbers in self.by_field.items():
             value = mean(number for field, number in numbers.items() if field in wanted)
             taken.values.pop(name, None)
@@ -330,17 +346,29 @@ def take_figures(
         if key not in assessment.measures:
             taken.undefined[figure.name] = assessment.left_out[key]
             continue
-        by_field = figure.by_field(assessment.measures[key]["value"])
-        if by_field:
-            taken.by_field[figure.name] = by_field
-        value = figure.of(assessment.measures[key]["value"])
-        if value is None:
-            taken.undefined[figure.name] = "it is not defined for these tables"
+        report = assessment.measures[key]
+        record(taken, figure, report["value"])
+        if figure.name not in taken.values:
             continue
-        taken.values[figure.name] = value
-        if "sample" in assessment.measures[key]:
-            taken.samples[key] = assessment.measures[key]["sample"]
+        interval = figure.interval_in(report.get("interval"))
+        if interval is None and figure.part.share_of_rows:
+            interval = share_interval(taken.values[figure.name], release.destination.num_rows)
+        if interval is not None:
+            taken.intervals[figure.name] = interval
+        if "sample" in report:
+            taken.samples[key] = report["sample"]
     return taken
+
+
+def record(taken: Taken, figure: Figure, value: Any) -> None:
+    """Add the figure in a measure's value to those that were taken, or the reason for having none."""
+    if by_field := figure.by_field(value):
+        taken.by_field[figure.name] = by_field
+    number = figure.of(value)
+    if number is None:
+        taken.undefined[figure.name] = "it is not defined for these tables"
+    else:
+        taken.values[figure.name] = number
 
 
 def _take_attack(
@@ -348,9 +376,11 @@ def _take_attack(
 ) -> None:
     """Add the figure of an attack, or the reason for which there is none."""
     try:
-        taken.values[name], sampled = ATTACK_RISKS[name][1](release, roles, stream, progress)
+        risk = ATTACK_RISKS[name][1](release, roles, stream, progress)
     except NotApplicable as reason:
         taken.undefined[name] = str(reason)
         return
-    if sampled is not None:
-        taken.samples[name] = sampled
+    taken.values[name], taken.intervals[name] = risk.value, risk.interval
+    taken.attempts[name] = risk.tried
+    if risk.sampled is not None:
+        taken.samples[name] = risk.sampled

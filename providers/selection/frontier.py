@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 import pyarrow as pa
@@ -18,31 +17,28 @@ from pydantic.json_schema import SkipJsonSchema
 from providers.errors import ParameterError, ProviderError
 from providers.measures.assessment import MeasureOptions
 from providers.measures.run_figures import measures_stream, release_of_run
+from providers.measures.shared.repeats import Interval
 from providers.params import StrictModel
 from providers.progress import Progress, sub_progress
 from providers.randomness.chacha20 import Stream
 from providers.selection.assumed_roles import assumed_roles, attackable
-from providers.selection.axes import Axis, axis_of
-from providers.selection.baseline import chance
 from providers.selection.combinations import Combination, Variation
-from providers.selection.eligibility import Entry, eligibilities, protected_by, reversible_by
 from providers.selection.figures import (
     ATTACK_RISKS,
     DEFAULT_UTILITY,
     Figure,
-    Taken,
-    averaged_fields,
     comparison_risk,
     named_figure,
     refuse_unused,
     take_figures,
 )
+from providers.selection.intervals import take_row_groups
+from providers.selection.points import Point, Tried, compared_points
+from providers.selection.ranking import differ, exact
 from providers.selection.sampled_attacks import ATTACKS
 from providers.selection.seeds import point_seed
-from providers.selection.verdict import verdict
-from providers.swapping.guarantee import point_guarantee
 
-FRONTIER_REVISION = 6
+FRONTIER_REVISION = 8
 """Raised when a change alters a frontier for a given seed without a new revision of a service."""
 
 MOST_RUNS = 100
@@ -55,6 +51,9 @@ LIMITS = (
     "to be released, not at the point.",
     "Anyone who tries many combinations and takes the best has fitted the choice to this table.",
     "A figure that is taken on a sample of rows is compared on the same sample at every point.",
+    "An interval of one run is that of other rows like these, which is about that of other seeds where each "
+    "row or group has its own draws. It misses a draw that is shared by all rows, as in PABIDOT: take "
+    "several runs of such a method.",
 )
 
 
@@ -87,7 +86,7 @@ class FrontierOptions(StrictModel):
     risk: str | SkipJsonSchema[None] = Field(default=None, examples=["dcr.p05"])
     """Figure of risk: a measure's key, or key and path. Default: the first of these that differs between the
     runs: `inference_risk`, `linkability_risk`, `record_linkage.rate` if known fields are given,
-    `interval_sd.narrow.by_field`, `changed_share`. The last two are taken over the protected fields. The
+    `interval_sd.robust.by_field`, `changed_share`. The last two are taken over the protected fields. The
     attacks take `known_fields` or `key_fields`, by default the fields that no combination moves, and
     `sensitive_fields`, by default those that one does, at most 5."""
     utility: str | SkipJsonSchema[None] = Field(default=None, examples=["delta_rho.sd"])
@@ -99,15 +98,8 @@ class FrontierOptions(StrictModel):
     """Axis that matters more. `risk` or `utility`: `recommended` is the point that is best by this figure
     among those that no other one beats; `both`: you choose, and nothing is recommended."""
     runs: Annotated[int, Field(ge=1, le=MOST_RUNS)] = 1
-    """Runs of each combination, each with its own seed; a point is the mean of their figures. [1 to 100]"""
-
-
-@dataclass(frozen=True, slots=True)
-class Tried:
-    """Figures from which the axes are chosen, in the order in which they are tried."""
-
-    risk: tuple[Figure, ...]
-    utility: tuple[Figure, ...]
+    """Runs of each combination, each with its own seed; a point is the mean of their figures. More runs make
+    the intervals of the points narrower. [1 to 100]"""
 
 
 def frontier_figures(
@@ -146,33 +138,6 @@ def frontier_figures(
                 )
     refuse_unused(measures, [*found["risk"], *found["utility"]])
     return Tried(found["risk"], found["utility"])
-
-
-@dataclass(slots=True)
-class _Point:
-    """One combination, with the results of its runs."""
-
-    combination: Combination
-    taken: list[Taken] = field(default_factory=list)
-    """Figures of each run."""
-    changed: list[Mapping[str, int]] = field(default_factory=list)
-    """For each run, field -> rows whose value differs from the source's."""
-    provider: list[Mapping[str, Any]] = field(default_factory=list)
-    """Provider's own figures of each run."""
-    error: str = ""
-
-    def over(self, protected: Sequence[str]) -> Taken:
-        """Mean of the figures over the runs; means over fields are taken over the protected fields."""
-        runs = [taken.over(protected) for taken in self.taken]
-        undefined = {name: reason for taken in runs for name, reason in taken.undefined.items()}
-        names = set(runs[0].values) - undefined.keys()
-        values = {name: math.fsum(taken.values[name] for taken in runs) / len(runs) for name in names}
-        return Taken(values, undefined, {}, {})
-
-    def range_of(self, name: str, protected: Sequence[str]) -> list[float]:
-        """Least and greatest value of a figure over the runs, with the same fields as `over`."""
-        values = [taken.over(protected).values[name] for taken in self.taken]
-        return [min(values), max(values)]
 
 
 def frontier(
@@ -221,11 +186,11 @@ def frontier(
     """
     figures = [*tried.risk, *tried.utility]
     roles = _attacked_roles(table, combinations, figures, measures, seed)
-    points: list[_Point] = []
+    points: list[Point] = []
     samples: dict[str, int] = {}
     steps = len(combinations) * runs
 
-    def run_once(point: _Point, run: int, step: int, which: str) -> None:
+    def run_once(point: Point, run: int, step: int, which: str) -> None:
         provider, params = point.combination.provider, point.combination.params
         run_seed = point_seed(seed, provider.identifier, params.model_dump(mode="json"), run)
         stream = Stream(run_seed, provider.identifier, provider.revision)
@@ -234,6 +199,8 @@ def frontier(
         release = release_of_run(provider, params, table, result, seed_bits)
         measuring = sub_progress(progress, (step + _RUNNING) / steps, (step + 1) / steps, which)
         taken = take_figures(figures, release, measures, measures_stream(seed), measuring, roles)
+        if run == 0:
+            point.groups = take_row_groups(figures, release, measures, measures_stream(seed))
         samples.update(taken.samples)
         point.taken.append(taken)
         point.changed.append(result.summary.changed)
@@ -241,22 +208,43 @@ def frontier(
 
     for index, combination in enumerate(combinations):
         which = f"point {index + 1} of {len(combinations)}, {combination.provider.identifier}"
-        point = _Point(combination)
+        point = Point(combination)
         points.append(point)
         try:
             for run in range(runs):
                 run_once(point, run, index * runs + run, which)
         except ProviderError as error:
             point.error = error.message
-    compared = _compared(table, points, tried, roles, samples)
+    compared = compared_points(table, points, tried, roles, samples)
     preferred = recommended(compared, matters)
     if preferred is not None:
         compared["recommended"] = preferred
+        if close := close_to_recommended(compared, matters):
+            compared["recommended_within_uncertainty"] = close
     attacked = any(figure.name in ATTACK_RISKS for figure in figures)
     known = roles.known_fields or roles.key_fields
     if attacked and known and roles.sensitive_fields:
         compared["attacked"] = {"known": list(known), "sensitive": list(roles.sensitive_fields)}
     return compared | {"runs": runs, "matters": matters}
+
+
+def close_to_recommended(compared: Mapping[str, Any], axis: str) -> list[int]:
+    """Return the other best points that differ on the axis from the recommended one within the uncertainty.
+
+    Parameters
+    ----------
+    compared : mapping
+        ``points``, ``best`` and ``recommended`` of a comparison.
+    axis : {"risk", "utility"}
+    """
+
+    def limits(index: int) -> tuple[float, Interval]:
+        value = compared["points"][index][axis]
+        return value, compared["points"][index].get(f"{axis}_interval") or exact(value)
+
+    value, interval = limits(compared["recommended"])
+    others = ((index, *limits(index)) for index in compared["best"] if index != compared["recommended"])
+    return [index for index, other, of_other in others if not differ(value, other, interval, of_other)]
 
 
 def limits_of(compared: Mapping[str, Any]) -> list[str]:
@@ -301,98 +289,3 @@ def recommended(compared: Mapping[str, Any], matters: str) -> int | None:
         return one, two, index
 
     return int(min(compared["best"], key=place))
-
-
-def _compared(
-    table: pa.Table,
-    points: Sequence[_Point],
-    tried: Tried,
-    measures: MeasureOptions,
-    samples: Mapping[str, int],
-) -> dict[str, Any]:
-    """Choose the axes, place the points on them, and compare the points."""
-    ran = [point for point in points if not point.error]
-    reversible = {id(point): reversible_by(point.provider) for point in ran}
-    protects = {id(point): protected_by(point.changed) for point in ran}
-    protected = sorted({name for point in ran for one in point.changed for name, rows in one.items() if rows})
-    means = {id(point): point.over(protected) for point in ran}
-    taken = list(means.values())
-    axes = tuple(axis_of(some, taken, measures, protected) for some in (tried.risk, tried.utility))
-    for point in ran:
-        lacking = [axis.figure.name for axis in axes if axis.figure.name not in means[id(point)].values]
-        point.error = "; ".join(f"{name}: {means[id(point)].undefined[name]}" for name in lacking)
-    placed = [point for point in ran if not point.error]
-    entries = [
-        Entry(
-            protects[id(point)],
-            reversible[id(point)],
-            _coordinates(axes, means[id(point)]),
-        )
-        for point in placed
-    ]
-    found = dict(
-        zip(map(id, placed), eligibilities(entries, (axes[0].figure.goal, axes[1].figure.goal)), strict=True)
-    )
-    names = [figure.name for figure in (*tried.risk, *tried.utility)]
-    documents = []
-    for point in points:
-        document: dict[str, Any] = {
-            "service": point.combination.provider.identifier,
-            "parameters": point.combination.given,
-        }
-        if point.error:
-            documents.append(document | {"error": point.error, "dominated": True})
-            continue
-        values, eligibility = means[id(point)].values, found[id(point)]
-        document |= {
-            "risk": values[axes[0].figure.name],
-            "utility": values[axes[1].figure.name],
-            "figures": {name: values[name] for name in names if name in values},
-            "protects": sorted(protects[id(point)]),
-            "protects_fewer": bool(eligibility.unprotected),
-            "unprotected": list(eligibility.unprotected),
-            "reversible": reversible[id(point)],
-            "dominated": eligibility.dominated or not axes[0].ranks,
-        }
-        # Groups, hence rate and epsilon, are the same in all runs of a combination.
-        document |= point_guarantee(point.provider[0])
-        if len(point.taken) > 1:
-            document["ranges"] = {name: point.range_of(name, protected) for name in document["figures"]}
-        documents.append(document)
-    runs = [run for one in ran for run in one.taken]
-    return {
-        "risk": axes[0].figure.name,
-        "utility": axes[1].figure.name,
-        "goals": {"risk": axes[0].figure.goal, "utility": axes[1].figure.goal},
-        "axes": {
-            "risk": axes[0].document() | _baseline(axes[0].figure, table, measures, runs, protected),
-            "utility": axes[1].document(),
-        },
-        "passed_over": axes[0].passed_over | axes[1].passed_over,
-        "protected": protected,
-        "points": documents,
-        "best": [index for index, document in enumerate(documents) if not document["dominated"]],
-        "verdict": verdict(documents, axes[0], axes[1]),
-        "figures": {
-            figure.name: figure.described(samples, averaged_fields(figure, runs, protected))
-            for figure in (*tried.risk, *tried.utility)
-            if any(figure.name in document.get("figures", {}) for document in documents)
-        },
-    }
-
-
-def _baseline(
-    figure: Figure, table: pa.Table, measures: MeasureOptions, runs: Sequence[Taken], protected: Sequence[str]
-) -> dict[str, Any]:
-    """Return the figure's value by chance alone, and the meaning of chance; empty if unknown.
-
-    A mean over fields is taken over those of the runs' own means: some, such as weights, have no figure.
-    """
-    level = chance(figure, table, measures, averaged_fields(figure, runs, protected) or protected)
-    return {} if level is None else {"baseline": level[0], "baseline_of": level[1]}
-
-
-def _coordinates(axes: Sequence[Axis], taken: Taken) -> tuple[float, float]:
-    """Return the values on the axes; 0 on an axis that does not rank, so that it has no effect."""
-    risk, utility = (taken.values[axis.figure.name] if axis.ranks else 0.0 for axis in axes)
-    return risk, utility

@@ -18,7 +18,7 @@ from providers.attacks.thresholds import Bounds, Thresholds
 from providers.attacks.verdict import SINGLING_OUT, STATES
 from providers.measures.assessment import MeasureOptions
 from providers.selection.baseline import chance_of_fields
-from providers.selection.figures import FIGURES
+from providers.selection.figures import FIGURES, Figure
 from providers.selection.headline_words import (
     ACTIONS,
     NO_FIGURE_OF_RISK,
@@ -103,7 +103,8 @@ def headline(
         return _of_comparison(report["frontier"], thresholds)
     state, sentence, found = _risk(report, thresholds, source, options or MeasureOptions())
     if report.get("measures"):
-        utility = utility_words(report["measures"], report.get("pictures") or {})
+        rows = (report.get("summary") or {}).get("rows") or 0
+        utility = utility_words(report["measures"], report.get("pictures") or {}, rows)
     else:
         utility = _count_of_attacks(report) if report.get("verdict") else NOTHING_MEASURED
     return Headline(state, [sentence, utility, _action(state, report, parameters or {})], **found)
@@ -302,11 +303,26 @@ def _of_comparison(frontier: Mapping[str, Any], thresholds: Thresholds) -> Headl
     title = figure.measure.title
     sentence = (
         f"{state_words(state)}: of the combinations that no other one beats, {least['service']} has the "
-        f"least risk, {reading.risk:.3f} beyond chance ({lowered(title)}), "
+        f"least risk, {reading.risk:.3f}{_limits(least, figure, chance)} beyond chance ({lowered(title)}), "
         f"{threshold_words(reading.risk, bounds)}."
     )
     found = _found(reading.risk, [reading], bounds)
     return Headline(state, [sentence, said, ACTIONS["compared"]], **found)
+
+
+def _limits(point: Mapping[str, Any], figure: Figure, chance: float) -> str:
+    """Return the interval of a point's risk beyond chance in words; empty if it has none.
+
+    ``chance`` is that of the risk, for which low values are better.
+    """
+    interval = point.get("risk_interval")
+    if interval is None:
+        return ""
+    values = (interval["low"], interval["high"])
+    if figure.goal == "high":
+        values = (1 - interval["high"], 1 - interval["low"])
+    low, high = (Reading(figure.measure.key, value, chance).risk for value in values)
+    return f" (95 % interval {low:.3f} to {high:.3f})"
 
 
 def _range_of_utility(frontier: Mapping[str, Any], best: Sequence[Mapping[str, Any]]) -> str:

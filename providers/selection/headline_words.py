@@ -1,5 +1,6 @@
 """Words of a report's headline."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -27,6 +28,9 @@ ACTIONS = {
 }
 """Sentence that says what to do, by state; `attacked`: low, after attacks; `advice`: added
 if nothing is known of the parameters; `compared`: of a comparison."""
+
+_SHOWN = 1e-4
+"""Smallest figure, or share in per cent, that is shown; readers need not know powers of ten."""
 
 _NAMES = 3
 """Most names of fields in a sentence."""
@@ -67,7 +71,7 @@ def share_words(share: float, rows: int, threshold: int) -> str:
     if few >= 1 and 0 < share < 1:
         return "some"
     if 0 < share < few:
-        return f"below {_percent(few)}"
+        return f"below {max(100 * few, _SHOWN):.3g} %"
     if 0 < 1 - share < few:
         return f"above {_percent(1 - few)}"
     return _percent(share)
@@ -91,12 +95,19 @@ def risk_words(risk: float, rows: int, threshold: int, bounds: Bounds, *, bound:
     few = threshold / rows if rows else 0.0
     compared = threshold_words(risk, bounds)
     if 0 < risk < few:
-        return f"below {few:.3g}, {compared}" if few < 1 else compared
+        return f"below {max(few, _SHOWN):.3g}, {compared}" if few < 1 else compared
+    if 0 < risk < _SHOWN:
+        return f"below {_SHOWN:g}, {compared}"
     return f"{'at most ' if bound else ''}{risk:.3g}, {compared}"
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.3g} %" if share < 0.995 else f"{100 * share:.5g} %"
+    return f"{_figure(100 * share)} %" if share < 0.995 else f"{100 * share:.5g} %"
+
+
+def _figure(value: float) -> str:
+    """Format a figure of 0 or more with three significant digits; a small one has no power of ten."""
+    return f"less than {_SHOWN:g}" if 0 < value < _SHOWN else f"{value:.3g}"
 
 
 def reading_words(
@@ -124,21 +135,24 @@ def reading_words(
     return " and ".join(words)
 
 
-def utility_words(measures: Mapping[str, Any], pictures: Mapping[str, Any]) -> str:
-    """Describe the change of the distributions and of the correlations, next to that of a random table."""
+def utility_words(measures: Mapping[str, Any], pictures: Mapping[str, Any], rows: int) -> str:
+    """Describe the change of the distributions and of the correlations, next to that of a random table.
+
+    ``rows`` is the number of rows of the release; 0 if it is unknown.
+    """
     sentences = []
     marginals = (measures.get("marginals") or {}).get("value") or {}
     if marginals:
         sentences.append(
             "every field keeps its distribution"
             if marginals.get("identical") == 1
-            else f"distributions differ by {marginals['mean_distance']:.3g} on average (range 0 to 1)"
+            else f"distributions differ by {_figure(marginals['mean_distance'])} on average (range 0 to 1)"
         )
     change = ((measures.get("delta_rho") or {}).get("value") or {}).get("mean")
     if change is not None:
-        lost = relations_lost(measures, pictures)
-        against = f" ({lost:.3g} if all relations of the changed fields were lost)" if lost else ""
-        sentences.append(f"correlations change by {change:.3g} on average{against}")
+        dealt = change_by_chance(measures, pictures, rows)
+        against = f" ({_figure(dealt)} if the changed fields were dealt at random)" if dealt else ""
+        sentences.append(f"correlations change by {_figure(change)} on average{against}")
     if not sentences:
         changed = (measures.get("changed_share") or {}).get("value") or {}
         if not changed:
@@ -147,17 +161,34 @@ def utility_words(measures: Mapping[str, Any], pictures: Mapping[str, Any]) -> s
     return f"Utility: {', and '.join(sentences)}."
 
 
-def relations_lost(measures: Mapping[str, Any], pictures: Mapping[str, Any]) -> float | None:
-    """Mean change of the correlations if those of the changed fields became 0; None if it is unknown."""
+def change_by_chance(measures: Mapping[str, Any], pictures: Mapping[str, Any], rows: int) -> float | None:
+    """Mean change of the correlations if the values of the changed fields were dealt at random.
+
+    Without any relation the correlation of n rows is not 0: its standard deviation is 1 / sqrt(n - 1), also
+    that of ranks. The expected change is the mean of a folded normal variable. None if the correlations are
+    unknown.
+    """
     matrix = pictures.get("correlations") or {}
     changed = ((measures.get("changed_share") or {}).get("per_row") or {}).get("fields")
     fields = matrix.get("fields") or []
     if not changed or list((measures.get("delta_rho") or {}).get("fields") or ()) != list(fields):
         return None
+    deviation = 1 / math.sqrt(rows - 1) if rows > 1 else 0.0
     changes = [
-        abs(matrix["source"][i][j]) if fields[i] in changed or fields[j] in changed else 0.0
+        _folded_mean(matrix["source"][i][j], deviation)
+        if fields[i] in changed or fields[j] in changed
+        else 0.0
         for i in range(len(fields))
         for j in range(i)
         if matrix["source"][i][j] is not None
     ]
     return sum(changes) / len(changes) if changes else None
+
+
+def _folded_mean(mean: float, deviation: float) -> float:
+    """Return the mean of the absolute value of a normal variable."""
+    if deviation == 0:
+        return abs(mean)
+    scaled = mean / deviation
+    spread = deviation * math.sqrt(2 / math.pi) * math.exp(-scaled * scaled / 2)
+    return spread + mean * math.erf(scaled / math.sqrt(2))

@@ -3,14 +3,12 @@
 It is a figure of comparisons only; the attack in `providers.attacks` has control rows and intervals.
 """
 
-import numpy as np
-
 from providers.attacks import inference
 from providers.measures.assessment import MeasureOptions, Release
 from providers.measures.shared.measure import Measure, Part
 from providers.progress import Progress, no_progress
 from providers.randomness.chacha20 import Stream
-from providers.selection.sampled_attacks import beyond_baseline, sampled_tables
+from providers.selection.sampled_attacks import SampledRisk, risk_beyond_baseline, sampled_tables
 
 MEASURE = Measure(
     key="inference_risk",
@@ -32,8 +30,8 @@ MEASURE = Measure(
 
 def inference_risk(
     release: Release, options: MeasureOptions, stream: Stream, progress: Progress = no_progress
-) -> tuple[float, int | None]:
-    """Return the figure, and the number of sampled rows if not all were read.
+) -> SampledRisk:
+    """Return the figure with its interval, and the number of sampled rows if not all were read.
 
     Parameters
     ----------
@@ -54,4 +52,4 @@ def inference_risk(
     tables.progress = progress
     found = inference.ATTACK.run(tables)
     assert isinstance(found, dict)  # noqa: S101 - an object by secret
-    return float(np.mean([beyond_baseline(result) for result in found.values()])), sampled
+    return risk_beyond_baseline(found.values(), [tables.outcomes[name] for name in found], sampled)

@@ -10,7 +10,7 @@ from providers.measures.shared.finding import NotApplicable
 from providers.measures.shared.measure import Measure, Part
 from providers.progress import Progress, no_progress
 from providers.randomness.chacha20 import Stream
-from providers.selection.sampled_attacks import beyond_baseline, sampled_tables
+from providers.selection.sampled_attacks import SampledRisk, risk_beyond_baseline, sampled_tables
 
 MEASURE = Measure(
     key="linkability_risk",
@@ -31,8 +31,8 @@ MEASURE = Measure(
 
 def linkability_risk(
     release: Release, options: MeasureOptions, stream: Stream, progress: Progress = no_progress
-) -> tuple[float, int | None]:
-    """Return the figure, and the number of sampled rows if not all were read.
+) -> SampledRisk:
+    """Return the figure with its interval, and the number of sampled rows if not all were read.
 
     Parameters
     ----------
@@ -57,4 +57,4 @@ def linkability_risk(
     tables.progress = progress
     found = linkability.ATTACK.run(tables)
     assert isinstance(found, AttackResult)  # noqa: S101 - one result
-    return beyond_baseline(found), sampled
+    return risk_beyond_baseline([found], [tables.outcomes["linkability"]], sampled)

@@ -1,44 +1,101 @@
-"""Dominated points, ranks and mean ranks."""
+"""Beaten points, ranks and mean ranks."""
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from providers.measures.shared.measure import Goal
+from providers.measures.shared.repeats import Interval
 
 
-def dominated(
-    points: Sequence[tuple[float, float]], goals: tuple[Goal, Goal] = ("low", "low")
-) -> npt.NDArray[np.bool_]:
-    """Mask of the points that another point dominates; equal points do not dominate one another.
+@dataclass(frozen=True, slots=True)
+class Beaten:
+    """Comparison of one point with all others."""
+
+    clearly: bool
+    """Whether another point is as good in both figures and better in one by more than the uncertainty."""
+    within: tuple[int, ...]
+    """Points that are as good in both figures and better in one, but by no more than the uncertainty."""
+
+
+def beaten_points(
+    points: Sequence[tuple[float, float]],
+    intervals: Sequence[tuple[Interval, Interval] | None],
+    goals: tuple[Goal, Goal] = ("low", "low"),
+) -> list[Beaten]:
+    """Find for each point the points that beat it; equal points do not beat one another.
 
     Parameters
     ----------
     points : sequence of (float, float)
         Two finite figures of each point.
+    intervals : sequence of (Interval, Interval) or None
+        95 % intervals of both figures; None: the figures are exact.
     goals : tuple
         Better values of each figure.
 
     Notes
     -----
-    Points are sorted by the first figure. A point is dominated if an earlier one, better in the first
-    figure, is as good in the second, or if one equal in the first is better in the second. O(n log n).
+    The point that no other one beats by its values alone is never beaten clearly, so that one is left.
+    O(n^2).
     """
-    signs = np.array([1.0 if goal == "low" else -1.0 for goal in goals])
-    table = np.array(points, np.float64).reshape(-1, 2) * signs
-    found = np.zeros(len(table), np.bool_)
-    if not len(table):
-        return found
-    order = np.lexsort((table[:, 1], table[:, 0]))
-    first, second = table[order].T
-    starts = np.flatnonzero(np.r_[True, first[1:] != first[:-1]])
-    group = np.repeat(np.arange(len(starts)), np.diff(np.r_[starts, len(table)]))
-    least = second[starts]
-    before = np.r_[np.inf, np.minimum.accumulate(least)[:-1]]
-    found[order] = (before[group] <= second) | (second > least[group])
-    return found
+    signs = [1.0 if goal == "low" else -1.0 for goal in goals]
+    results = []
+    for mine, of_mine in zip(points, intervals, strict=True):
+        clearly, within = False, []
+        for place, (other, of_other) in enumerate(zip(points, intervals, strict=True)):
+            losses = [sign * (one - two) for sign, one, two in zip(signs, mine, other, strict=True)]
+            if min(losses) < 0 or max(losses) <= 0:
+                continue
+            if any(
+                loss > 0 and _differ(axis, mine, other, of_mine, of_other) for axis, loss in enumerate(losses)
+            ):
+                clearly = True
+            else:
+                within.append(place)
+        results.append(Beaten(clearly, tuple(within)))
+    return results
+
+
+def differ(one: float, other: float, one_interval: Interval, other_interval: Interval) -> bool:
+    """Whether two figures differ by more than their uncertainty.
+
+    Notes
+    -----
+    The interval of the difference of two independent figures does not contain 0, by the method of variance
+    estimates recovery. If both have errors of the same rows, it is wider than need be.
+
+    References
+    ----------
+    Zou and Donner 2008, Construction of confidence limits about effect measures, Statistics in Medicine
+    27(10), 1693-1702, doi:10.1002/sim.3095.
+    """
+    if one > other:
+        one, other, one_interval, other_interval = other, one, other_interval, one_interval
+    return other - one > math.hypot(one_interval["high"] - one, other - other_interval["low"])
+
+
+def _differ(
+    axis: int,
+    one: tuple[float, float],
+    other: tuple[float, float],
+    one_intervals: tuple[Interval, Interval] | None,
+    other_intervals: tuple[Interval, Interval] | None,
+) -> bool:
+    """Whether two points differ on an axis by more than their uncertainty."""
+    first, second = (
+        exact(point[axis]) if known is None else known[axis]
+        for point, known in ((one, one_intervals), (other, other_intervals))
+    )
+    return differ(one[axis], other[axis], first, second)
+
+
+def exact(value: float) -> Interval:
+    """Return the interval of an exact value."""
+    return {"low": value, "high": value}
 
 
 def ranks(values: Sequence[float | None], goal: Goal) -> npt.NDArray[np.float64]:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from providers.attacks.figures import AttackResult
+from providers.attacks.figures import AttackResult, uncut_risk
 from providers.attacks.options import AttackOptions
-from providers.attacks.tables import AttackTables
+from providers.attacks.tables import AttackTables, Outcomes
 from providers.measures.assessment import MeasureOptions, Release
 from providers.measures.shared.finding import NotApplicable
+from providers.measures.shared.repeats import Interval
 from providers.measures.shared.sampling import sample_rows
 from providers.randomness.chacha20 import Stream
+from providers.selection.repeated_attacks import Attempts, interval_of_risk, terms_of_risk
 from providers.tables.columns import take_rows
 
 SAMPLED_ROWS = 2000
@@ -61,11 +65,44 @@ def sampled_tables(
     return tables, sampled
 
 
-def beyond_baseline(result: AttackResult) -> float:
-    """Return the success beyond the baseline as a share of what the baseline leaves, 0 at least."""
-    assert result.baseline is not None  # noqa: S101 - these attacks always have one
-    left = 1 - result.baseline.rate
-    return max(0.0, (result.attack.rate - result.baseline.rate) / left) if left else 0.0
+@dataclass(frozen=True, slots=True)
+class SampledRisk:
+    """Figure of one or several attacks on a sample of rows."""
+
+    value: float
+    interval: Interval
+    """95 % interval for the attacked rows as a random sample of many."""
+    sampled: int | None
+    """Number of sampled rows; None if all were read."""
+    tried: tuple[Attempts, ...]
+    """The single attacks, before the cut at 0."""
+
+
+def risk_beyond_baseline(
+    results: Iterable[AttackResult], outcomes: Iterable[Outcomes], sampled: int | None
+) -> SampledRisk:
+    """Return the mean success beyond the baseline, as a share of what the baseline leaves.
+
+    Parameters
+    ----------
+    results : iterable of AttackResult
+        With a baseline.
+    outcomes : iterable of Outcomes
+        Those of the same attacks, in the same order.
+    sampled : int or None
+        Number of sampled rows; None if all were read.
+
+    Notes
+    -----
+    Successes and baseline of an attack are taken for independent, which makes its interval wider than need
+    be. It is 0 to 1 if every guess of the baseline is right.
+    """
+    tried = tuple(
+        Attempts(uncut_risk(result.attack, result.baseline), terms_of_risk(rows.attack, rows.baseline))
+        for result, rows in zip(results, outcomes, strict=True)
+    )
+    value = float(np.mean([max(0.0, each.risk.value) if each.risk else 0.0 for each in tried]))
+    return SampledRisk(value, interval_of_risk([tried], value), sampled, tried)
 
 
 def _same_rows(release: Release, rows: pa.Array, stream: Stream) -> pa.Array:

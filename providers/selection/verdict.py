@@ -42,6 +42,8 @@ def verdict(points: Sequence[Mapping[str, Any]], risk: Axis, utility: Axis) -> s
         sentences.append(
             f"{len(best)} of {len(placed)} combinations {'is' if len(best) == 1 else 'are'} not dominated."
         )
+    if risk.ranks:
+        sentences += _uncertainty(best, risk, utility)
     if risk.ranks and not utility.ranks:
         sentences.append(
             f"Risk alone ranks: the figure of utility, '{utility.figure.name}', does not, since "
@@ -58,3 +60,26 @@ def verdict(points: Sequence[Mapping[str, Any]], risk: Axis, utility: Axis) -> s
             f"{'is' if len(fewer) == 1 else 'are'} not called better; compare what protects the same fields."
         )
     return " ".join(sentences)
+
+
+def _uncertainty(best: Sequence[Mapping[str, Any]], risk: Axis, utility: Axis) -> list[str]:
+    """Return sentences on differences within the uncertainty, and on figures without an interval."""
+    sentences = []
+    close = sum(1 for point in best if point.get("within_uncertainty_of"))
+    if close:
+        sentences.append(
+            f"{close} of these {'is' if close == 1 else 'are'} less good than another one in one or both "
+            "figures, but by no more than the uncertainty."
+        )
+    for axis in (risk, utility):
+        name, concerns = axis.figure.name, axis.figure.measure.concerns
+        if axis.uncertain:
+            sentences.append(
+                f"No two combinations differ in the figure of {concerns}, '{name}', by more than its "
+                "uncertainty."
+            )
+        if axis.ranks and any(f"{concerns}_interval" not in point for point in best):
+            sentences.append(
+                f"The figure of {concerns}, '{name}', has no interval for a single run: take several 'runs'."
+            )
+    return sentences

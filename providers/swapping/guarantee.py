@@ -31,10 +31,11 @@ def with_rate(params: SwapParams, counts: Counts, rows_too_small: int) -> SwapPa
     """
     if params.target_epsilon is None:
         return params
-    if rows_too_small and _published(params):
+    if rows_too_small and published_fields(params):
         raise ParameterError(
             f"no rate reaches target_epsilon: rows of groups below min_group_size {params.min_group_size} "
-            f"keep the values of {_listed(_published(params))}; let 'suppression' suppress or drop them",
+            f"keep the values of {_listed(published_fields(params))}; let 'suppression' suppress or drop "
+            "them",
             "/parameters/target_epsilon",
         )
     return params.model_copy(update={"rate": smallest_rate(_largest(counts), params.target_epsilon)})
@@ -57,7 +58,7 @@ def guarantee_figures(
     if params.mechanism != "permutation":
         return {}
     largest, rate = _largest(counts), params.rate
-    unprotected = _published(params) if rows_too_small else []
+    unprotected = published_fields(params) if rows_too_small else []
     best = least(largest)
     return {
         "guarantee": {
@@ -175,7 +176,7 @@ def _largest(counts: Counts) -> list[int]:
     return [max((size for size, groups in each.items() if groups), default=0) for each in counts]
 
 
-def _published(params: SwapParams) -> list[str]:
+def published_fields(params: SwapParams) -> list[str]:
     """Return the swap fields whose values the suppression leaves in rows that are not permuted."""
     suppression = params.suppression
     if suppression.policy == "keep":

@@ -23,6 +23,7 @@ from providers.progress import Progress
 from providers.randomness.chacha20 import Stream
 from providers.results import Event, Events, SwapResult
 from providers.swapping.exchange import sources
+from providers.swapping.guarantee import published_fields
 from providers.swapping.households import Members, classes_of, swap_households
 from providers.swapping.participation import REASONS, Exchange, Participation, participation_by_field
 from providers.swapping.report import add_nothing_changed_events, swap_summary
@@ -312,7 +313,7 @@ class _SeriesRun:
             figures["risk_selection"]["unique_before"] = int(unique_rows(self._table, keys).sum())
             figures["risk_selection"]["unique_after"] = int(unique_rows(swapped, keys).sum())
         if "guarantee" in figures:
-            figures["guarantee"]["holds_for"] = _ARRIVALS_ONLY + figures["guarantee"]["holds_for"]
+            self._limit_guarantee(figures["guarantee"])
         alone = np.unique(self._members.of_rows(unswappable.rows))
         figures["units"] = {
             "units": len(self._members),
@@ -321,6 +322,17 @@ class _SeriesRun:
             "rows_without_partner": len(unswappable.rows),
         }
         return figures
+
+    def _limit_guarantee(self, guarantee: dict[str, Any]) -> None:
+        """Say that epsilon is that of the arrivals; take it out if units without their partner stay."""
+        guarantee["holds_for"] = _ARRIVALS_ONLY + guarantee["holds_for"]
+        rows = int(sum(self._members.sizes[mask].sum() for mask in self._reasons.values()))
+        if rows and published_fields(self._params):
+            guarantee["epsilon"] = None
+            guarantee["holds_for"] = (
+                f"No finite epsilon: {rows} row{'s' if rows > 1 else ''} of units without their partner "
+                f"keep{'' if rows > 1 else 's'} the values of the source. {guarantee['holds_for']}"
+            )
 
     def _series_figures(self, paired: int) -> dict[str, Any]:
         known = int(np.count_nonzero(self._known))

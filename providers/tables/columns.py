@@ -196,9 +196,22 @@ def one_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
     try:
         return column.unify_dictionaries()
     except pa.ArrowInvalid as error:
-        raise SourceError(
-            f"the dictionaries of the chunks hold more values together than {column.type} can number"
-        ) from error
+        return _narrowed(_unified(column), column.type, error)
+
+
+def _narrowed(column: pa.ChunkedArray, kind: pa.DataType, error: pa.ArrowInvalid) -> pa.ChunkedArray:
+    """Return the unified column with the indices of `kind`, or raise SourceError from `error`.
+
+    Arrow refuses to unify a dictionary of 2^7 entries with 8-bit indices, although these can number it.
+    """
+    entries = column.chunk(0).dictionary
+    bits = kind.index_type.bit_width - pa.types.is_signed_integer(kind.index_type)
+    if len(entries) > 2**bits:
+        message = f"the dictionaries of the chunks hold more values together than {kind} can number"
+        raise SourceError(message) from error
+    # One chunk: Arrow would refuse to combine several, even if they share their dictionary.
+    indices = pa.concat_arrays([chunk.indices for chunk in column.chunks]).cast(kind.index_type)
+    return pa.chunked_array([_indexed(indices, entries, column)], type=kind)
 
 
 def is_negative_scale(kind: pa.DataType) -> bool:

@@ -16,6 +16,22 @@ def dominated(points: Sequence[tuple[float, float]], goals: tuple[str, str]) -> 
     return [any(dominates(one, other) for one in points) for other in points]
 
 
+def clearly_apart(
+    one: tuple[tuple[float, float], tuple[float, ...]], other: tuple[tuple[float, float], tuple[float, ...]]
+) -> bool:
+    """Whether two points, each with its reaches down and up on both axes, differ on an axis by more."""
+    for axis in range(2):
+        (low, reach), (high, other_reach) = sorted(
+            [
+                (one[0][axis], one[1][2 * axis : 2 * axis + 2]),
+                (other[0][axis], other[1][2 * axis : 2 * axis + 2]),
+            ]
+        )
+        if high - low > math.hypot((low + reach[1]) - low, high - (high - other_reach[0])):
+            return True
+    return False
+
+
 def ranks(values: Sequence[float | None], goal: str) -> list[float]:
     worst = math.inf if goal == "low" else -math.inf
     known = [worst if value is None or math.isnan(value) else value for value in values]

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from providers.measures.risk.dcr import dcr as dcr_of
-from providers.measures.risk.interval_sd import IntervalDisclosure
+from providers.measures.risk.interval_sd import IntervalDisclosure, deviation
 from providers.measures.shared.block_sums import correlations
 from providers.measures.shared.entropy import bin_count
 from providers.measures.shared.linear_model import Regression, regress
@@ -53,9 +53,9 @@ def dcr(source: Points, destination: Points) -> dict[str, float]:
 
 def interval_sd(source: Matrix, destination: Matrix, k: float = 1.0) -> dict[str, Any]:
     """Interval disclosure of matrices, shape (n, fields)."""
-    disclosure = IntervalDisclosure(len(source), k)
+    disclosure = IntervalDisclosure(len(source))
     for before, after in zip(source.T, destination.T, strict=True):
-        disclosure.add(before, after)
+        disclosure.add(before, after, k * deviation(after[~np.isnan(after)]))
     return {"share": disclosure.share, "by_field": disclosure.by_field}
 
 

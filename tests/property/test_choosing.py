@@ -14,7 +14,7 @@ from providers.measures.risk.changed_share import share_different
 from providers.measures.risk.interval_sd import share_near
 from providers.measures.shared.measure import Goal
 from providers.selection.eligibility import Entry, eligibilities
-from providers.selection.ranking import best, dominated, mean_ranks, ranks
+from providers.selection.ranking import beaten_points, best, mean_ranks, ranks
 from providers.selection.seeds import candidate_seed, derived_seed, point_seed
 from tests.naive import choosing as naive
 
@@ -25,12 +25,16 @@ UNDEFINED = st.none() | st.just(math.nan)
 MASTER = bytes(range(32))
 
 
+def dominated(points: list[tuple[float, float]], goals: tuple[Goal, Goal] = ("low", "low")) -> list[bool]:
+    return [one.clearly for one in beaten_points(points, [None] * len(points), goals)]
+
+
 @given(st.lists(st.tuples(NUMBERS, NUMBERS), max_size=25), st.tuples(GOALS, GOALS))
 def test_domination_is_what_its_definition_says(
     points: list[tuple[float, float]], goals: tuple[Goal, Goal]
 ) -> None:
-    """The sweep agrees with comparing every pair."""
-    assert dominated(points, goals).tolist() == naive.dominated(points, goals)
+    """Without intervals a point is dominated by its values alone."""
+    assert dominated(points, goals) == naive.dominated(points, goals)
 
 
 @given(st.lists(st.tuples(NUMBERS, NUMBERS), min_size=1, max_size=25), st.tuples(GOALS, GOALS))
@@ -45,9 +49,41 @@ def test_every_dominated_point_is_dominated_by_one_that_is_not(
         assert naive.dominated([*kept, point], goals)[-1] == out
 
 
+REACHES = st.tuples(*[st.sampled_from([0.0, 0.05, 0.5, 3.0])] * 4)
+
+
+@given(
+    st.lists(st.tuples(st.tuples(FEW_NUMBERS, FEW_NUMBERS), REACHES), min_size=1, max_size=12),
+    st.tuples(GOALS, GOALS),
+)
+def test_a_difference_within_the_uncertainty_beats_nothing(
+    points: list[tuple[tuple[float, float], tuple[float, ...]]], goals: tuple[Goal, Goal]
+) -> None:
+    """Intervals only add points to the frontier; those that they add name the points that are better."""
+    values = [value for value, _ in points]
+    found = beaten_points(values, [limits(*each) for each in points], goals)
+    for mine, one, exactly in zip(points, found, dominated(values, goals), strict=True):
+        better = [index for index, value in enumerate(values) if naive.dominated([value, mine[0]], goals)[1]]
+        clear = [index for index in better if naive.clearly_apart(mine, points[index])]
+        assert one.clearly == bool(clear)
+        assert list(one.within) == [index for index in better if index not in clear]
+        assert exactly == bool(better)
+    assert not all(one.clearly for one in found)
+
+
+def limits(
+    values: tuple[float, float], reaches: tuple[float, ...]
+) -> tuple[dict[str, float], dict[str, float]]:
+    one, two = (
+        {"low": value - reaches[2 * axis], "high": value + reaches[2 * axis + 1]}
+        for axis, value in enumerate(values)
+    )
+    return one, two
+
+
 def test_equal_points_are_both_kept() -> None:
     """Equal points do not dominate each other."""
-    assert dominated([(1, 2), (1, 2), (1, 3), (2, 2)]).tolist() == [False, False, True, True]
+    assert dominated([(1, 2), (1, 2), (1, 3), (2, 2)]) == [False, False, True, True]
 
 
 @given(st.lists(NUMBERS, min_size=1, max_size=25))

@@ -12,10 +12,11 @@ from app.callers import THE_SERVICE, Caller
 from app.errors import Unavailable
 from app.job_kinds import Runs, own_runs
 from app.store.sql.bindings import ROLES, NamedBlob, Role, blob_of_buffer, table_binding
+from app.store.sql.jobs import LONG_AGO, Released
 from app.store.sql.models import IdempotencyKey, Job, Replica
 from app.store.sql.replicas import LeaseLost
 from app.store.sql.usage import ActiveUsage
-from tests.simulation.database import BEGIN, MOST_LOCKS, Mode, Row, Session
+from tests.simulation.database import BEGIN, MOST_LOCKS, Mode, Row, Session, SimulatedDatabase
 
 _ACTIVE = ("queued", "running")
 
@@ -191,6 +192,16 @@ def to_cancel(session: Session, replica: str) -> Sequence[str]:
     return [row["id"] for _, row in found if row["cancel_requested"]]
 
 
+def any_news(database: SimulatedDatabase, replica: str) -> bool:
+    with database.read() as session:
+        return any_queued(session) or bool(to_cancel(session, replica))
+
+
+def any_overdue(database: SimulatedDatabase) -> bool:
+    with database.read() as session:
+        return bool(overdue(session, moment(session)))
+
+
 @_statement
 def claims_and_ends(session: Session, job_ids: Collection[str]) -> dict[str, tuple[int, bool]]:
     rows = {job_id: session.row("jobs", job_id) for job_id in job_ids}
@@ -242,18 +253,19 @@ def sealed_webhook(session: Session, job_id: str) -> bytes | None:
 
 
 @_statement
-def release_old(
-    session: Session, before: datetime, most: int, after: str = ""
-) -> tuple[list[str], list[str]]:
+def release_old(session: Session, before: datetime, most: int, since: datetime = LONG_AGO) -> Released:
     def old(row: Row) -> bool:
         held = any(row[column] is not None for column in (*_BLOBS, *_SMALL))
-        return row["id"] > after and _ended_before(row, before) and held
+        return _ended_before(row, before) and row["finished_at"] >= since and held
 
-    found = session.matching("jobs", old, Mode.UPDATE, True, lambda row: row["id"], most)
+    found = session.matching(
+        "jobs", old, Mode.UPDATE, True, lambda row: (row["finished_at"], row["id"]), most
+    )
     ids = [key for key, _ in found]
     columns = (*_BLOBS, *_SMALL, *(f"{column}_key" for column in _SMALL))
     session.update("jobs", lambda row: True, ids, **dict.fromkeys(columns))
-    return ids, unnamed(session, [row[column] for _, row in found for column in _BLOBS])
+    blobs = unnamed(session, [row[column] for _, row in found for column in _BLOBS])
+    return Released(ids, blobs, found[-1][1]["finished_at"] if found else since)
 
 
 @_statement
@@ -335,11 +347,11 @@ def remove(session: Session, replica_id: str) -> None:
 
 
 @_statement
-def remove_expired(session: Session, but: str) -> Sequence[str]:
-    now = moment(session)
+def remove_expired(session: Session, but: str, now: datetime | None = None) -> Sequence[str]:
+    read_at = now or moment(session)
 
     def expired(row: Row) -> bool:
-        return bool(row["lease_until"] < now and row["id"] != but)
+        return bool(row["lease_until"] < read_at and row["id"] != but)
 
     ended = [key for key, _ in session.matching("replicas", expired, Mode.UPDATE, True)]
     session.delete("replicas", ended)
@@ -488,6 +500,8 @@ STATEMENTS: dict[str, dict[str, Callable[..., Any]]] = {
             request_cancel,
             claimed,
             to_cancel,
+            any_news,
+            any_overdue,
             claims_and_ends,
             running,
             overdue,

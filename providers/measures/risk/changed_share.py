@@ -69,5 +69,6 @@ MEASURE = Measure(
     source="Optim data privacy providers 11.3, Data Swapping: equal values exchanged protect nobody",
     cost="O(n)",
     find=_find,
+    jackknife="share",
     parts=(Part(chance=lambda column: share_different(column.codes("source"))),),
 )

@@ -74,6 +74,6 @@ MEASURE = Measure(
     source="Perry, Matloff and Tendick 2024, 9.1.5 and 9.4",
     cost=COST_AMONG_SAMPLE,
     find=_find,
-    parts=(Part("mean"), Part("p05"), Part("at_zero", goal="low"), Part("raw_mean")),
+    parts=(Part("mean"), Part("p05"), Part("at_zero", goal="low", share_of_rows=True), Part("raw_mean")),
     words={"at_zero": "share at distance 0", "raw_mean": "mean, in the fields' own units"},
 )

@@ -24,5 +24,5 @@ MEASURE = Measure(
     source="Perry, Matloff and Tendick 2024, 9.1.4",
     cost=COST_AMONG_SAMPLE,
     find=_find,
-    parts=(Part(guessing=True),),
+    parts=(Part(guessing=True, share_of_rows=True),),
 )

@@ -42,7 +42,7 @@ MEASURE = Measure(
     source="Perry, Matloff and Tendick 2024, 9.1.3",
     cost=COST,
     find=_find,
-    parts=(Part("rate", guessing=True),),
+    parts=(Part("rate", guessing=True, share_of_rows=True),),
     needs=("known_fields", "key_fields"),
     words={"rate": "re-identified", "chance": "by chance alone"},
 )

@@ -26,6 +26,8 @@ class Part:
     """Value of one field if the source's values are dealt to the rows at random; None if unknown."""
     guessing: bool = False
     """Whether its value by chance is that of guessing one of the compared rows."""
+    share_of_rows: bool = False
+    """Whether it is a share of rows, so that it has an interval for rows like these if all were read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,15 @@ class Measure:
     """Key of a part of the value (or path, joined by points) -> its words in reports."""
     cannot_rank: str = ""
     """Reason for which the measure cannot rank runs that differ only in their seeds; empty if it can."""
+
+    jackknife: Literal["share", "smooth"] | None = None
+    """Whether a jackknife over groups of rows gives its interval in a comparison of runs: of a share of
+    values, or of a figure that changes smoothly with the rows. None: it costs too much, or a few rows decide
+    it."""
+    interval_of_draws: bool = False
+    """Whether the interval in its report is that of its random draws, and not that of the rows."""
+    interval_of_samples: bool = False
+    """Whether an interval of its draws is that of the rows, too, if they are a sample."""
 
     def report(self, value: Any) -> dict[str, Any]:
         """Return the value with the texts that a reader needs to understand it."""

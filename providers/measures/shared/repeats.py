@@ -12,6 +12,23 @@ DRAWS = 10
 
 _LEVEL = 0.95
 
+Interval = dict[str, float]
+"""Limits of an interval, ``{"low": ..., "high": ...}``."""
+
+
+def student_quantile(freedom: int) -> float:
+    """Half the width of a 95 % interval of Student's distribution, in standard errors."""
+    from scipy.special import stdtrit  # slow to import and rarely needed
+
+    return float(stdtrit(freedom, (1 + _LEVEL) / 2))
+
+
+def normal_quantile(level: float = _LEVEL) -> float:
+    """Half the width of an interval of this level of the normal distribution, in standard errors."""
+    from scipy.special import ndtri  # slow to import and rarely needed
+
+    return float(ndtri((1 + level) / 2))
+
 
 def mean_of_draws(draws: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Mean of each figure over one or more draws; all draws have the same figures."""
@@ -50,12 +67,10 @@ def intervals(
     Nadeau and Bengio 2003, Inference for the generalization error, Machine Learning 52, 239-281,
     doi:10.1023/A:1024068626366.
     """
-    from scipy.special import stdtrit  # slow to import and rarely needed
-
     count = len(draws)
     if count < 2:
         return {}
-    factor = float(stdtrit(count - 1, (1 + _LEVEL) / 2)) * math.sqrt(1 / count + test_share)
+    factor = student_quantile(count - 1) * math.sqrt(1 / count + test_share)
     found = {}
     for name, mean in mean_of_draws(draws).items():
         reach = factor * float(np.std([draw[name] for draw in draws], ddof=1))
@@ -81,9 +96,32 @@ def share_interval(share: float, rows: float, level: float = _LEVEL) -> dict[str
     Wilson 1927, Journal of the American Statistical Association 22, 209-212,
     doi:10.1080/01621459.1927.10502953.
     """
-    from scipy.special import ndtri
+    return _wilson(share, rows, normal_quantile(level))
 
-    quantile = float(ndtri((1 + level) / 2))
+
+def share_interval_of_variance(share: float, variance: float, freedom: int, rows: float) -> Interval:
+    """Confidence interval (95 %) of a share whose variance is estimated, never empty at 0 and 1.
+
+    Parameters
+    ----------
+    share : float
+    variance : float
+        Estimated variance of the share. It gives the effective number of rows.
+    freedom : int
+        Degrees of freedom of the variance, 1 or more.
+    rows : float
+        Effective number of rows at a share of 0 or 1, or with a variance of 0; above 0.
+
+    References
+    ----------
+    Korn and Graubard 1998, Survey Methodology 24, 193-201: intervals of shares by effective sample sizes,
+    with Student's quantile.
+    """
+    effective = share * (1 - share) / variance if variance > 0 else 0.0
+    return _wilson(share, effective or rows, student_quantile(freedom))
+
+
+def _wilson(share: float, rows: float, quantile: float) -> Interval:
     weight = quantile**2 / rows
     centre = share + weight / 2
     reach = quantile * math.sqrt(share * (1 - share) / rows + weight / (4 * rows))
@@ -95,10 +133,8 @@ def share_interval(share: float, rows: float, level: float = _LEVEL) -> dict[str
 
 def mean_interval(values: Float64Array) -> dict[str, float]:
     """Confidence interval (95 %) of the mean of two or more values, none negative; by Student's t."""
-    from scipy.special import stdtrit
-
     count, mean = len(values), float(values.mean())
-    reach = float(stdtrit(count - 1, (1 + _LEVEL) / 2)) * float(values.std(ddof=1)) / math.sqrt(count)
+    reach = student_quantile(count - 1) * float(values.std(ddof=1)) / math.sqrt(count)
     return {"low": max(0.0, mean - reach), "high": mean + reach}
 
 
@@ -137,9 +173,7 @@ def jackknife_interval(
     ----------
     Kott 2001, The delete-a-group jackknife, Journal of Official Statistics 17(4), 521-526.
     """
-    from scipy.special import stdtrit
-
     groups = len(without)
     variance = (groups - 1) / groups * math.fsum((each - value) ** 2 for each in without)
-    reach = float(stdtrit(groups - 1, (1 + _LEVEL) / 2)) * math.sqrt(variance)
+    reach = student_quantile(groups - 1) * math.sqrt(variance)
     return {"low": max(bounds[0], value - reach), "high": min(bounds[1], value + reach)}

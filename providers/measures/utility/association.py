@@ -116,5 +116,6 @@ MEASURE = Measure(
     "skew correlation",
     cost="O(n) for each pair of fields",
     find=_find,
+    jackknife="smooth",
     parts=(Part("cramers_v"), Part("correlation_ratio")),
 )

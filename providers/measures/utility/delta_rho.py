@@ -44,5 +44,6 @@ MEASURE = Measure(
     source="Li and Shen 2010, 5.2; Perry, Matloff and Tendick 2024, 9.4",
     cost="O(n) for each pair of fields",
     find=_find,
+    jackknife="smooth",
     parts=(Part("mean"), Part("sd")),
 )

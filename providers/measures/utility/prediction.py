@@ -212,6 +212,7 @@ MEASURE = Measure(
     source="Perry, Matloff and Tendick 2024, 9.5; Chamikara et al. 2019, 5.2.4 and figure 6; Breiman 2001",
     cost=f"O(n log n), and a run of the service, for each of {DRAWS} splits: on the sample",
     find=_find,
+    interval_of_draws=True,
     parts=(Part("destination"),),
     needs=("target",),
     words={"source": "trained on the source", "destination": "trained on the destination"},

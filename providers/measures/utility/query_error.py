@@ -153,6 +153,7 @@ MEASURE = Measure(
     "and a set of categories",
     cost="O(n log n) for each range field",
     find=_find,
+    interval_of_draws=True,
     parts=(
         Part("bounded", words="mean of errors of at most 1"),
         Part("median"),

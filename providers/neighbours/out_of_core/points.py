@@ -27,7 +27,7 @@ from providers.neighbours.points import (
     refuse_unknown,
     scale,
 )
-from providers.out_of_core.partitions import Reader, Rows
+from providers.out_of_core.partitions import Reader, Rows, row_numbers
 from providers.out_of_core.row_ranges import Ranges
 from providers.out_of_core.samplesort import label_keys, sorted_parts
 from providers.out_of_core.unit_sizes import Sizes
@@ -278,7 +278,7 @@ class Encoding:
             codes[order] = code + np.cumsum(new)
             code += int(new.sum())
             last = table.slice(int(order[-1]), 1)
-            numbers = np.asarray(part.column(row).to_numpy())
+            numbers = row_numbers(part, row)
             marks = np.zeros(len(numbers), np.uint8)
             self._codes.put(which, numbers, [pa.chunked_array([pa.array(codes[before:])])], marks)
             done += part.num_rows

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from providers.arrays import Int64Array
 from providers.grouping.groups import Groups, Pairing
+from providers.out_of_core.partitions import row_numbers
 from providers.out_of_core.row_ranges import Marks, Ranges
 from providers.params import SwapParams
 from providers.randomness.chacha20 import Key, Stream
@@ -177,7 +178,7 @@ class Exchanger:
         self._ranges.put(move_index, self._rows(table), columns, marks)
 
     def _rows(self, table: pa.Table) -> Int64Array:
-        return np.asarray(table.column(self.row).to_numpy())
+        return row_numbers(table, self.row)
 
 
 class GroupCounter(Exchanger):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -151,15 +151,16 @@ class _GroupExchange:
         range_of_bucket = np.repeat(
             np.arange(len(all_ranges)) - first, [len(each.sizes) for each in all_ranges]
         )
+        labels = _BucketLabels(all_ranges, signed=permuted is not None)
         spool = scratch.spool(max(1, len(ranges)), memory)
         for before, batch in self.present_rows():
             buckets = group.buckets(before, batch.num_rows)
             columns = batch.select([self._exchanger.row, *self._move.fields])
             if permuted is not None:
-                givers, labels, parts = permuted.givers(before, batch.num_rows)
-                giving = take_rows(columns, givers).append_column(self._bucket, pa.array(labels))
+                givers, links, parts = permuted.givers(before, batch.num_rows)
+                giving = take_rows(columns, givers).append_column(self._bucket, pa.array(links))
                 scatter(spool, parts, giving)
-            columns = columns.append_column(self._bucket, pa.array(buckets))
+            columns = columns.append_column(self._bucket, pa.array(labels.of(buckets)))
             row_ranges = range_of_bucket[buckets]
             if len(ranges) < len(all_ranges):
                 own_rows = np.flatnonzero((row_ranges >= 0) & (row_ranges < len(ranges)))
@@ -179,11 +180,12 @@ class _GroupExchange:
         own, givers = np.flatnonzero(labels >= 0), np.flatnonzero(labels < 0)
         givers = givers[np.argsort(-labels[givers], kind="stable")]
         table = take_rows(table, np.concatenate([own, givers]))
-        pairing = permuted.permutation(bucket_range, labels[own], len(givers))
+        pairing = permuted.permutation(bucket_range, labels[own] + np.int32(bucket_range.first), len(givers))
         self._exchanger.exchange_rows(self._move_index, table, pairing, _marks(pairing), len(own))
 
     def _exchange_range(self, group: LargeGroup, bucket_range: BucketRange, table: pa.Table) -> None:
-        pairing = group.pairing(bucket_range, table.column(self._bucket).to_numpy())
+        labels = table.column(self._bucket).to_numpy()
+        pairing = group.pairing(bucket_range, labels.astype(np.int32) + np.int32(bucket_range.first))
         self._exchanger.exchange_rows(self._move_index, table, pairing, _marks(pairing))
 
     def _with_masks(self) -> Iterator[tuple[BoolArray, pa.Table]]:
@@ -198,6 +200,20 @@ class _GroupExchange:
                 if absent is not None:
                     present &= ~absent
             yield present, table
+
+
+class _BucketLabels:
+    """Numbers of buckets within their ranges, in few bytes: each is written with its row."""
+
+    def __init__(self, ranges: Sequence[BucketRange], signed: bool) -> None:
+        """``signed``: whether negative labels have another meaning, so that labels are int32."""
+        sizes = [len(each.sizes) for each in ranges]
+        self._first = np.repeat(np.array([each.first for each in ranges], np.int32), sizes)
+        self._kind: type[np.integer[Any]] = np.int32 if signed or max(sizes) > 2**16 else np.uint16
+
+    def of(self, buckets: npt.NDArray[np.int32]) -> npt.NDArray[np.integer[Any]]:
+        """Return the label of each bucket."""
+        return (buckets - self._first[buckets]).astype(self._kind)
 
 
 def _marks(pairing: Pairing) -> Marks:

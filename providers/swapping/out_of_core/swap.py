@@ -14,7 +14,7 @@ from providers.arrays import BoolArray, IndexArray, Int64Array, UInt64Array
 from providers.errors import ParameterError
 from providers.grouping.groups import Groups, Pairing
 from providers.grouping.shuffle import ONE_BUCKET
-from providers.out_of_core.partitions import Rows, numbered
+from providers.out_of_core.partitions import Rows, numbered, row_numbers
 from providers.out_of_core.row_ranges import Ranges
 from providers.out_of_core.samplesort import SortedRows, UnitParts, sorted_parts
 from providers.out_of_core.unit_sizes import Sizes
@@ -458,7 +458,7 @@ class _GroupWalk:
         if self._held is not None:
             table = pa.concat_tables([self._held, table])
             self._held = None
-        rows = np.asarray(table.column(self._exchanger.row).to_numpy())
+        rows = row_numbers(table, self._exchanger.row)
         listing = self._grouping.listing(table, rows, final)
         first, groups = 0, len(listing.identities)
         complete = groups if final else groups - 1

@@ -3,6 +3,7 @@
 import random
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -13,6 +14,7 @@ from providers.measures.assessment import MeasureOptions, Release, assess
 from providers.measures.meanings import MEANINGS
 from providers.measures.run_figures import measures_stream
 from providers.selection.headline import Headline, headline
+from providers.selection.headline_words import change_by_chance
 from tests.naive import headline as naive
 
 OPTIONS = MeasureOptions(key_fields=("age", "town"), sensitive_fields=("job", "income"))
@@ -131,6 +133,25 @@ def test_thresholds_are_those_of_the_project() -> None:
     assert headed(given, lenient).thresholds == {"elevated": 0.01, "high": 1}
 
 
+@pytest.mark.parametrize("rows", [20, 200])
+@pytest.mark.parametrize("related", [False, True])
+def test_the_change_by_chance_is_that_of_dealt_values(rows: int, related: bool) -> None:
+    """Also where no relation can be lost: the correlation of few rows differs from deal to deal."""
+    generator = np.random.default_rng(rows)
+    one = generator.normal(size=rows)
+    two = one * related + generator.normal(size=rows)
+    before = float(np.corrcoef(one, two)[0, 1])
+    dealt = [float(np.corrcoef(one, generator.permutation(two))[0, 1]) for _ in range(2000)]
+    measures = {
+        "delta_rho": {"fields": ["one", "two"]},
+        "changed_share": {"per_row": {"fields": ["two"]}},
+    }
+    pictures = {"correlations": {"fields": ["one", "two"], "source": [[1.0, before], [before, 1.0]]}}
+    expected = float(np.mean(np.abs(np.array(dealt) - before)))
+    assert change_by_chance(measures, pictures, rows) == pytest.approx(expected, rel=0.06)
+    assert change_by_chance(measures, pictures, 0) == abs(before)
+
+
 def test_it_has_three_sentences_with_chance_and_what_to_do() -> None:
     found = headed(report(released(0.3, "job", "income")), rate=0.3, min_group_size=2)
     risk, utility, action = found.sentences
@@ -138,7 +159,7 @@ def test_it_has_three_sentences_with_chance_and_what_to_do() -> None:
     assert risk.count("by chance") == 2
     assert risk.endswith("above 0.09.")
     assert utility.startswith("Utility: every field keeps its distribution, and correlations change by ")
-    assert "if all relations of the changed fields were lost" in utility
+    assert "if the changed fields were dealt at random" in utility
     assert "raise 'rate'" in action
     assert "'min_group_size'" in action
     assert "raise 'rate'" not in headed(report(people()), rate=1.0).sentences[2]
@@ -152,6 +173,20 @@ def test_few_rows_are_not_counted_in_a_sentence() -> None:
     [risk, _, _] = headed(given).sentences
     assert "finds below 1.67 % of the rows" in risk
     assert "beyond chance is below 0.0167, not above 0.05" in risk
+
+
+def test_small_figures_have_no_powers_of_ten() -> None:
+    """A chance, a change and a risk may be far below a thousandth in a large table."""
+    given = report(released(1.0, "job", "income"))
+    given["summary"]["rows"] = 10**8
+    given["measures"]["record_linkage"]["value"] = {"rate": 2e-8, "chance": 1e-8}
+    given["measures"]["marginals"]["value"] = {"identical": 0.5, "mean_distance": 7.4e-6}
+    given["measures"]["delta_rho"]["value"]["mean"] = 3e-5
+    [risk, utility, _] = headed(given).sentences
+    assert "finds below 0.0001 % of the rows (less than 0.0001 % by chance)" in risk
+    assert "the risk beyond chance is below 0.0001, not above 0.05" in risk
+    assert "distributions differ by less than 0.0001 on average" in utility
+    assert "correlations change by less than 0.0001 on average" in utility
 
 
 def test_without_known_fields_an_intruder_is_said_to_find_the_row() -> None:
@@ -255,6 +290,11 @@ def test_a_comparison_has_the_state_of_its_least_risk(
     assert ", S1 has the least risk" in found.sentences[0]
     assert found.sentences[1].startswith("2 of 3 combinations are beaten by no other one; their utility")
     assert found.sentences[1].endswith("from 0 to 0.1.")
+    points[1]["risk_interval"] = {"low": values[1] - 0.02, "high": values[1] + 0.05}
+    low, high = (0.02, 0.05) if risk == "record_linkage.rate" else (0.05, 0.02)
+    limits = [expected - low / (0.99 if low < high else 0.9), expected + high / (0.99 if low < high else 0.9)]
+    found = headline({"frontier": frontier}, Thresholds())
+    assert f"(95 % interval {limits[0]:.3f} to {limits[1]:.3f}) beyond chance" in found.sentences[0]
     without = headline({"frontier": frontier | {"axes": {}}}, Thresholds())
     assert without.state == "unknown"
     assert len(without.sentences) == 3

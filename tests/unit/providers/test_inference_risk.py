@@ -9,7 +9,7 @@ import pytest
 from providers import PROVIDERS
 from providers.errors import ParameterError
 from providers.measures.assessment import MeasureOptions, Release
-from providers.measures.risk.interval_sd import share_near
+from providers.measures.risk.interval_sd import robust_scale, share_within
 from providers.measures.run_figures import measures_stream
 from providers.progress import no_progress
 from providers.randomness.chacha20 import Stream
@@ -117,7 +117,7 @@ def test_the_baseline_is_the_mean_over_the_fields_of_the_figure() -> None:
             service="DSWAP", parameters={"swap_fields": ["weight", "income"]}, vary={"rate": [0.5, 1.0]}
         ),
     )
-    name = "interval_sd.narrow.by_field"
+    name = "interval_sd.robust.by_field"
     options = FrontierOptions(services=services, risk=name)
     measures = MeasureOptions(weight_fields=("weight",))
     points = combinations_of(services, table.schema)
@@ -125,7 +125,8 @@ def test_the_baseline_is_the_mean_over_the_fields_of_the_figure() -> None:
     found = frontier(table, points, tried, 1, measures, bytes(32), 256, no_progress)
     assert found["protected"] == ["income", "weight"]
     assert found["figures"][name]["fields"] == ["income"]
-    by_chance = share_near(table["income"].to_numpy(), 0.05)
+    income = table["income"].to_numpy()
+    by_chance = share_within(income, 0.05 * robust_scale(income))
     assert found["axes"]["risk"]["baseline"] == pytest.approx(by_chance)
 
 

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
-from providers.out_of_core.partitions import Reader, in_ranges
+from providers.out_of_core.partitions import Reader, in_ranges, numbered, row_numbers
 from tests.property.out_of_core import TableSource
 
 ROWS = 20
@@ -46,3 +47,14 @@ def test_a_reader_begins_at_its_row(start: int) -> None:
     assert reader.take(2) == TABLE[start : start + 2]
     assert reader.take(5) == TABLE[start + 2 : start + 7]
     assert source.starts == [start]
+
+
+@pytest.mark.parametrize(("rows", "kind"), [(ROWS, pa.int32()), (2**31, pa.int64())])
+def test_row_numbers_have_the_narrowest_type(rows: int, kind: pa.DataType) -> None:
+    source = TableSource(TABLE, 7)
+    source.rows = rows  # a larger table needs no memory here: its batches end early
+    tables = list(numbered(source, ["a"], "row", range(5, ROWS)))
+    assert {table.schema.field("row").type for table in tables} == {kind}
+    numbers = np.concatenate([row_numbers(table, "row") for table in tables])
+    assert numbers.dtype == np.int64
+    assert numbers.tolist() == list(range(5, ROWS))

@@ -74,7 +74,8 @@ def test_the_parameter_that_lowers_the_risk_is_found(monkeypatch: pytest.MonkeyP
     assert found.now.risk == 0.5
     assert found.best.risk == pytest.approx(0.04)
     assert (found.now.state, found.best.state) == ("high", "low")
-    assert "With rate = 1.0 and locked = true the risk of the worst attack is 0.040 (low)" in found.sentence
+    sentence = "With 'rate' = 1.0 and 'locked' = true the risk of the worst attack is 0.040 (low)"
+    assert sentence in found.sentence
     assert found.rows + found.control_rows == 400
 
 

@@ -24,8 +24,9 @@ from tests.unit.providers.attacks.tables import SEED, attacked, people, result_o
 
 def tables_of(source: pa.Table, release: pa.Table, control: pa.Table | None = None) -> AttackTables:
     return AttackTables(
-        source, release, control, AttackOptions(), method=None, aligned=True, stream=attacks_stream(SEED)
-    )
+        source, release, control, AttackOptions(attacks=60),
+        method=None, aligned=True, stream=attacks_stream(SEED),
+    )  # fmt: skip
 
 
 def with_values(tables: AttackTables, predicate: Predicate) -> list[tuple[str, str, object]]:
@@ -48,15 +49,15 @@ def test_counts_are_those_of_the_twin(kind: str) -> None:
     """The release is the source with some fields reversed, so that some predicates miss it."""
     release = SOURCE.set_column(0, "age", SOURCE["age"].take(pa.array(range(299, -1, -1))))
     tables = tables_of(SOURCE, release)
-    cells = Cells(tables, "release")
+    cells = Cells.of(tables, "release")
     predicates = {
         "values": lambda: rare_values(cells),
-        "combinations": lambda: combinations(tables, cells, 3, 60),
+        "combinations": lambda: combinations(tables, cells, 3),
         "guesses": lambda: guessed_values(tables, cells, 60),
         "guessed combinations": lambda: guessed_combinations(tables, cells, 3, 60),
     }[kind]()
     assert len(predicates) >= 40
-    sides = [(Cells(tables, "source"), SOURCE.to_pylist()), (cells, release.to_pylist())]
+    sides = [(Cells.of(tables, "source"), SOURCE.to_pylist()), (cells, release.to_pylist())]
     outcomes = set()
     for predicate in predicates:
         conditions = with_values(tables, predicate)
@@ -84,6 +85,47 @@ def test_a_value_that_one_person_has_stays_in_a_swap() -> None:
     assert copy.attack.rate == 1
     assert copy.baseline is not None
     assert copy.baseline.rate < 0.6
+
+
+def dealt(table: pa.Table, random: np.random.Generator) -> pa.Table:
+    """Each field in a random order of its own: no row of the table has a link to a row of the source."""
+    orders = {name: pa.array(random.permutation(table.num_rows)) for name in table.column_names}
+    return pa.table({name: table[name].take(order) for name, order in orders.items()})
+
+
+@pytest.mark.parametrize("rows", [200, 1500, 6000])
+def test_values_dealt_at_random_have_no_risk(rows: int) -> None:
+    """The baseline is the success of the attack where no two fields and no two rows are linked.
+
+    A predicate that matches one of n rows often matches one source row by chance: 20 to 37 % of them.
+    """
+    attack, baseline, tries = 0, 0, 0
+    for seed in range(8):
+        random = np.random.default_rng(seed)
+        source = dealt(people(rows, seed), random)
+        options: dict[str, Any] = {"attacks": 200, "seed": bytes([seed] * 32)}
+        found = result_of(attacked(source, dealt(source, random), **options), "singling_out_multivariate")
+        assert found.baseline is not None
+        attack, tries = attack + found.attack.successes, tries + found.attack.tries
+        baseline += round(found.baseline.rate * found.attack.tries)
+    assert tries > 300
+    spread = (2 * attack * (1 - attack / tries)) ** 0.5
+    assert abs(attack - baseline) <= 4 * spread
+    assert attack / tries > 0.15
+
+
+def test_each_field_is_dealt_on_its_own() -> None:
+    pairs = [row // 2 for row in range(200)]
+    table = pa.table({"age": pairs, "height": pairs, "town": [f"t{pair}" for pair in pairs]})
+    tables = tables_of(table, table)
+    cells = Cells.of(tables, "release")
+    first, again = (cells.dealt(tables.stream, f"dealt {deal}") for deal in (0, 1))
+    for name, codes in first.codes.items():
+        assert np.array_equal(np.sort(codes), np.sort(cells.codes[name]))
+        assert not np.array_equal(codes, again.codes[name])
+    assert np.mean(first.numbers["age"] == first.numbers["height"]) < 0.2
+    together = set(zip(cells.codes["age"].tolist(), cells.numbers["age"].tolist(), strict=True))
+    assert set(zip(first.codes["age"].tolist(), first.numbers["age"].tolist(), strict=True)) == together
 
 
 def test_a_table_of_equal_rows_singles_nobody_out() -> None:

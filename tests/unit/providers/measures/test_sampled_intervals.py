@@ -10,7 +10,7 @@ import pytest
 from providers.measures.assessment import MeasureOptions, Release, assess
 from providers.measures.shared.comparison import Comparison
 from providers.measures.shared.repeats import jackknife_interval, mean_interval, quantile_interval
-from providers.measures.utility.clustering_error import _scaled_samples
+from providers.measures.utility.clustering_error import _scaled_samples, clustering_error, interval_of_sample
 from providers.randomness.chacha20 import Stream
 
 RANDOM = np.random.default_rng(5)
@@ -102,3 +102,47 @@ def test_intervals_cover_what_they_promise() -> None:
         missed["p05"] += not low["low"] <= -math.log(0.95) <= low["high"]
         missed["jackknife"] += not jackknife["low"] <= 1 <= jackknife["high"]
     assert all(6 <= count <= 36 for count in missed.values()), missed
+
+
+def test_the_interval_of_a_sampled_clustering_error_covers_other_samples() -> None:
+    """Starts alone covered the mean over samples in a tenth of the cases; 2 of 25 may miss."""
+    random = np.random.default_rng(8)
+    numbers = random.uniform(size=(8, 3))[random.integers(0, 8, 2000)] + random.normal(size=(2000, 3)) / 20
+    moved = numbers.copy()
+    moved[:, 0] = random.permutation(moved[:, 0])
+
+    def error(rows: Any) -> float:
+        return clustering_error(numbers[rows], moved[rows], int(random.integers(2**31)))
+
+    samples = [random.choice(2000, 300, replace=False) for _ in range(25)]
+    draws = [[error(rows) for _ in range(3)] for rows in samples]
+    halves = [[error(random.permutation(rows)[:150]) for _ in range(10)] for rows in samples]
+    mean = float(np.mean(draws))
+    found = [interval_of_sample(one, two) for one, two in zip(draws, halves, strict=True)]
+    assert sum(each["low"] <= mean <= each["high"] for each in found) >= 22
+
+
+def test_a_sampled_clustering_error_has_a_wider_interval_than_its_starts() -> None:
+    source, moved = (table.slice(0, 600) for table in TABLES)
+    moved = moved.set_column(0, "a", source["a"].take(pa.array(RANDOM.permutation(600))))
+    found = {}
+    for sample in (600, 200):
+        options = MeasureOptions(only=["clustering_error"], sample=sample)
+        measured = assess(Release(source, moved), options, Stream(bytes(32), "measures", 1), pictures=False)
+        report = measured.measures["clustering_error"]
+        bounds = report["interval"]
+        assert 0 <= bounds["low"] <= report["value"] <= bounds["high"] <= 1
+        found[sample] = bounds["high"] - bounds["low"]
+    assert found[200] > max(0.05, 2 * found[600])
+
+
+def test_halves_of_a_sample_that_stay_as_they_were_have_no_error() -> None:
+    """Two different rows of 20, in few halves both: a half has as many clusters as different rows."""
+    source = pa.table({"a": [0.0] * 39 + [1.0], "b": [0.0] * 39 + [1.0]})
+    for seed in range(6):
+        options = MeasureOptions(only=["clustering_error"], sample=20)
+        stream = Stream(bytes([seed]) * 32, "measures", 1)
+        measured = assess(Release(source, source), options, stream, pictures=False)
+        if "clustering_error" in measured.measures:
+            report = measured.measures["clustering_error"]
+            assert (report["value"], report["interval"]) == (0, {"low": 0, "high": 0})

@@ -134,6 +134,19 @@ def test_epsilon_is_that_of_the_arrivals() -> None:
         assert guarantee["holds_for"].startswith("This concerns units that are new in this run")
 
 
+@pytest.mark.parametrize(("policy", "finite"), [("keep", False), ("suppress", True), ("drop", True)])
+def test_a_unit_that_stays_for_lack_of_its_partner_leaves_no_epsilon(policy: str, finite: bool) -> None:
+    """Its values are published as they are, unless they are suppressed."""
+    mechanism: dict[str, Any] = {"mechanism": "permutation", "rate": 0.9}
+    first = run(persons(range(10)), **mechanism)
+    second = run(persons(range(1, 20)), first, suppression={"policy": policy}, **mechanism)
+    assert second.provider["series"]["partner_missing"] == 1
+    guarantee = second.provider["guarantee"]
+    assert guarantee["epsilon"] == (pytest.approx(epsilon(10, 0.9)) if finite else None)
+    assert ("1 row of units without their partner keeps" in guarantee["holds_for"]) == (not finite)
+    assert guarantee["by_field"]["x"]["epsilon"] == pytest.approx(epsilon(10, 0.9))
+
+
 def test_a_unit_in_another_class_is_not_swapped() -> None:
     """The promise of CDSWAP comes before the partner, who is kept for a later table."""
     first = run(persons(range(70)), service="CDSWAP", control_field="c")

@@ -6,6 +6,7 @@ import pytest
 
 from providers.tables.columns import take, take_rows
 from tests.every_type import COLUMNS
+from tests.property.out_of_core import assert_same
 
 FIXED_WIDTH = pa.table(
     {
@@ -47,3 +48,21 @@ def test_rows_of_every_type_are_taken(name: str) -> None:
     taken = take_rows(pa.table([column], ["field"]), places)
     assert taken.column("field").type == expected.type
     assert str(taken.column("field").combine_chunks()) == str(expected.combine_chunks())
+
+
+@pytest.mark.parametrize(("index", "entries"), [(pa.int8(), 2**7), (pa.uint8(), 2**8)])
+def test_full_dictionaries_keep_their_narrow_indices(index: pa.DataType, entries: int) -> None:
+    """Arrow does not unify a dictionary with as many entries as its indices can number, even with itself."""
+    texts = pa.array([f"v{number}" for number in range(entries)])
+    indices = pa.array([*range(entries), None], index)
+    chunks = [pa.DictionaryArray.from_arrays(indices, each) for each in (texts, texts[::-1])]
+    for second in chunks:
+        column = pa.chunked_array([chunks[0], second])
+        rows = np.arange(len(column))[::-1]
+        taken = take_rows(pa.table({"field": column}), rows).column("field")
+        assert taken.type == column.type
+        assert taken.to_pylist() == column.to_pylist()[::-1]
+        assert assert_same("DSWAP", pa.table({"field": column}), {"swap_fields": ["field"]}, 4096, 97, 3)
+        others = pa.table({"field": column, "number": np.arange(len(column)) % 17})
+        parameters = {"swap_fields": ["number"], "control_field": "field", "block_size": 5}
+        assert assert_same("DDSWAP", others, parameters, 4096, 97, 3) is not None

@@ -1,0 +1,253 @@
+"""Points of a comparison: mean figures of the runs with intervals, the axes, and the frontier."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations as pairs_of
+from typing import Any
+
+import pyarrow as pa
+
+from providers.measures.assessment import MeasureOptions
+from providers.measures.shared.repeats import Interval
+from providers.selection.axes import Axis, axis_of
+from providers.selection.baseline import chance
+from providers.selection.combinations import Combination
+from providers.selection.eligibility import (
+    Eligibility,
+    Entry,
+    eligibilities,
+    protected_by,
+    reversible_by,
+)
+from providers.selection.figures import Figure, Taken, averaged_fields
+from providers.selection.intervals import RowGroups, covered, interval_of
+from providers.selection.ranking import differ, exact
+from providers.selection.verdict import verdict
+from providers.swapping.guarantee import point_guarantee
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """Figures from which the axes are chosen, in the order in which they are tried."""
+
+    risk: tuple[Figure, ...]
+    utility: tuple[Figure, ...]
+
+
+@dataclass(slots=True)
+class Point:
+    """One combination, with the results of its runs."""
+
+    combination: Combination
+    taken: list[Taken] = field(default_factory=list)
+    """Figures of each run."""
+    groups: RowGroups | None = None
+    """Figures of the first run without groups of its rows; None if there is no such figure."""
+    changed: list[Mapping[str, int]] = field(default_factory=list)
+    """For each run, field -> rows whose value differs from the source's."""
+    provider: list[Mapping[str, Any]] = field(default_factory=list)
+    """Provider's own figures of each run."""
+    error: str = ""
+
+    def over(self, protected: Sequence[str]) -> Taken:
+        """Mean of the figures over the runs; means over fields are taken over the protected fields."""
+        runs = [taken.over(protected) for taken in self.taken]
+        undefined = {name: reason for taken in runs for name, reason in taken.undefined.items()}
+        names = set(runs[0].values) - undefined.keys()
+        values = {name: math.fsum(taken.values[name] for taken in runs) / len(runs) for name in names}
+        return Taken(values, undefined, {}, {})
+
+    def range_of(self, name: str, protected: Sequence[str]) -> list[float]:
+        """Least and greatest value of a figure over the runs, with the same fields as `over`."""
+        values = [taken.over(protected).values[name] for taken in self.taken]
+        return [min(values), max(values)]
+
+    def intervals(
+        self, figures: Sequence[Figure], means: Taken, protected: Sequence[str]
+    ) -> dict[str, Interval]:
+        """Return figure -> interval of its mean, for the figures that have one."""
+        found = {
+            figure.name: interval_of(figure, self.taken, self.groups, protected)
+            for figure in figures
+            if figure.name in means.values
+        }
+        return {name: interval for name, interval in found.items() if interval is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class _Results:
+    """Results of all runs of a point together."""
+
+    point: Point
+    means: Taken
+    intervals: Mapping[str, Interval]
+    protects: frozenset[str]
+    reversible: Mapping[str, int]
+
+    def entry(self, axes: Sequence[Axis]) -> Entry:
+        """Return the point for the comparison with others."""
+        return Entry(self.protects, self.reversible, *_coordinates(axes, self.means, self.intervals))
+
+    def document(
+        self, axes: Sequence[Axis], names: Sequence[str], found: Eligibility, places: Sequence[int]
+    ) -> dict[str, Any]:
+        """Return the point's part of the report, without its service and parameters.
+
+        ``names``: figures to show. ``places``: index in the report of each entry that was compared.
+        """
+        values = self.means.values
+        risk, utility = (axis.figure.name for axis in axes)
+        document: dict[str, Any] = {
+            "risk": values[risk],
+            "utility": values[utility],
+            "figures": {name: values[name] for name in names if name in values},
+            "intervals": self.intervals,
+            "protects": sorted(self.protects),
+            "protects_fewer": bool(found.unprotected),
+            "unprotected": list(found.unprotected),
+            "reversible": self.reversible,
+            "dominated": found.dominated or not axes[0].ranks,
+        }
+        for axis in axes:
+            if axis.figure.name in self.intervals:
+                document[f"{axis.figure.measure.concerns}_interval"] = self.intervals[axis.figure.name]
+        if axes[0].ranks and found.within_uncertainty_of:
+            document["within_uncertainty_of"] = [places[other] for other in found.within_uncertainty_of]
+        # Groups, hence rate and epsilon, are the same in all runs of a combination.
+        return document | point_guarantee(self.point.provider[0])
+
+
+def compared_points(
+    table: pa.Table,
+    points: Sequence[Point],
+    tried: Tried,
+    measures: MeasureOptions,
+    samples: Mapping[str, int],
+) -> dict[str, Any]:
+    """Choose the axes, place the points on them, and compare the points."""
+    ran = [point for point in points if not point.error]
+    protected = sorted({name for point in ran for one in point.changed for name, rows in one.items() if rows})
+    figures = (*tried.risk, *tried.utility)
+    names = [figure.name for figure in figures]
+    results = [_results(point, figures, protected) for point in ran]
+    axes = _axes(tried, results, measures, protected)
+    placed = [one for one in results if not one.point.error]
+    places = [index for index, point in enumerate(points) if not point.error]
+    goals = axes[0].figure.goal, axes[1].figure.goal
+    found = eligibilities([one.entry(axes) for one in placed], goals)
+    of_place = dict(zip(places, zip(placed, found, strict=True), strict=True))
+    documents = []
+    for index, point in enumerate(points):
+        document: dict[str, Any] = {
+            "service": point.combination.provider.identifier,
+            "parameters": point.combination.given,
+        }
+        if point.error:
+            documents.append(document | {"error": point.error, "dominated": True})
+            continue
+        one, eligibility = of_place[index]
+        document |= one.document(axes, names, eligibility, places)
+        if len(point.taken) > 1:
+            document["ranges"] = {name: point.range_of(name, protected) for name in document["figures"]}
+        documents.append(document)
+    runs = [run for one in ran for run in one.taken]
+    return {
+        "risk": axes[0].figure.name,
+        "utility": axes[1].figure.name,
+        "goals": {"risk": goals[0], "utility": goals[1]},
+        "axes": {
+            "risk": axes[0].document() | _baseline(axes[0].figure, table, measures, runs, protected),
+            "utility": axes[1].document(),
+        },
+        "passed_over": axes[0].passed_over | axes[1].passed_over,
+        "protected": protected,
+        "points": documents,
+        "best": [index for index, document in enumerate(documents) if not document["dominated"]],
+        "verdict": verdict(documents, axes[0], axes[1]),
+        "figures": {
+            figure.name: figure.described(samples, averaged_fields(figure, runs, protected))
+            | _covered(figure, ran)
+            for figure in figures
+            if any(figure.name in document.get("figures", {}) for document in documents)
+        },
+    }
+
+
+def _results(point: Point, figures: Sequence[Figure], protected: Sequence[str]) -> _Results:
+    means = point.over(protected)
+    return _Results(
+        point,
+        means,
+        point.intervals(figures, means, protected),
+        protected_by(point.changed),
+        reversible_by(point.provider),
+    )
+
+
+def _axes(
+    tried: Tried, results: Sequence[_Results], measures: MeasureOptions, protected: Sequence[str]
+) -> tuple[Axis, Axis]:
+    """Choose the axes of risk and utility, and note the error of each point that lacks a figure of theirs."""
+    means = [one.means for one in results]
+    uncertain = _uncertain((*tried.risk, *tried.utility), means, [one.intervals for one in results])
+    risk, utility = (
+        axis_of(some, means, measures, protected, uncertain) for some in (tried.risk, tried.utility)
+    )
+    for one in results:
+        names = [axis.figure.name for axis in (risk, utility)]
+        lacking = [name for name in names if name not in one.means.values]
+        one.point.error = "; ".join(f"{name}: {one.means.undefined[name]}" for name in lacking)
+    return risk, utility
+
+
+def _baseline(
+    figure: Figure, table: pa.Table, measures: MeasureOptions, runs: Sequence[Taken], protected: Sequence[str]
+) -> dict[str, Any]:
+    """Return the figure's value by chance alone, and the meaning of chance; empty if unknown.
+
+    A mean over fields is taken over those of the runs' own means: some, such as weights, have no figure.
+    """
+    level = chance(figure, table, measures, averaged_fields(figure, runs, protected) or protected)
+    return {} if level is None else {"baseline": level[0], "baseline_of": level[1]}
+
+
+def _covered(figure: Figure, points: Sequence[Point]) -> dict[str, str]:
+    """Return the causes of error that the intervals of a figure cover; empty if it has none."""
+    taken = [run for point in points for run in point.taken]
+    own = any(figure.name in run.intervals for run in taken)
+    runs, groups = max(len(point.taken) for point in points), any(point.groups for point in points)
+    covers = covered(figure, runs, own, groups, any(figure.measure.key in run.samples for run in taken))
+    return {"interval_covers": covers} if covers else {}
+
+
+def _uncertain(
+    figures: Sequence[Figure], means: Sequence[Taken], intervals: Sequence[Mapping[str, Interval]]
+) -> set[str]:
+    """Return the figures of which no two points differ by more than the uncertainty."""
+    found = set()
+    for figure in figures:
+        known = [
+            (taken.values[figure.name], of_point.get(figure.name) or exact(taken.values[figure.name]))
+            for taken, of_point in zip(means, intervals, strict=True)
+            if figure.name in taken.values
+        ]
+        # The pair of the widest gap does not decide: a narrow interval may separate two closer points.
+        pairs = [(one, two, first, second) for (one, first), (two, second) in pairs_of(known, 2)]
+        if pairs and not any(differ(*pair) for pair in pairs):
+            found.add(figure.name)
+    return found
+
+
+def _coordinates(
+    axes: Sequence[Axis], taken: Taken, intervals: Mapping[str, Interval]
+) -> tuple[tuple[float, float], tuple[Interval, Interval]]:
+    """Return values and intervals on the axes; 0 on an axis that does not rank, so that it has no effect."""
+    risk, utility = (taken.values[axis.figure.name] if axis.ranks else 0.0 for axis in axes)
+    of_risk, of_utility = (
+        (intervals.get(axis.figure.name) if axis.ranks else None) or exact(value)
+        for axis, value in zip(axes, (risk, utility), strict=True)
+    )
+    return (risk, utility), (of_risk, of_utility)

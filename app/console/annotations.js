@@ -1,8 +1,9 @@
 // Name, label and notes of a job or a table: shown below the heading, and changed in a form.
 
 import * as api from "./api.js";
-import { alarm, element, newId, shown } from "./dom.js";
+import { alarm, element, newId, shown, whileDisabled } from "./dom.js";
 import { form, point } from "./form.js";
+import { inForm } from "./problem_words.js";
 import { routeHref } from "./router.js";
 
 const EMPTY = { name: "", label: "", notes: "" };
@@ -38,8 +39,10 @@ export function annotationsOf(path, first, document, renamed = () => {}) {
   const submit = async (event) => {
     event.preventDefault();
     point(inputs.parts, []);
-    save.disabled = true;
     said.replaceChildren(element("p", { class: "quiet" }, "Saving …"));
+    await whileDisabled(save, store);
+  };
+  const store = async () => {
     try {
       const changed = await api.patch(path, { ...EMPTY, ...inputs.value() });
       show(changed);
@@ -47,14 +50,13 @@ export function annotationsOf(path, first, document, renamed = () => {}) {
       said.replaceChildren(element("p", { class: "quiet" }, "Saved."));
     } catch (error) {
       point(inputs.parts, error.errors ?? []);
-      said.replaceChildren(alarm(error));
+      said.replaceChildren(alarm(inForm(error, inputs.parts)));
     }
-    save.disabled = false;
   };
   show(first);
   const edit = element(
     "details",
-    { class: "more" },
+    { class: "more unprinted" },
     element("summary", {}, "Name, label and notes"),
     element(
       "form",

@@ -1,6 +1,8 @@
 // Client of the public HTTP API; every request of the console goes through this module.
 
+import { parse, stringify } from "./exact_json.js";
 import { askForKey } from "./key_dialog.js";
+import { sentenceOf } from "./problem_words.js";
 import * as session from "./session.js";
 
 export const JSON_TYPE = "application/json";
@@ -12,11 +14,12 @@ const WHO_CALLS =
 /** A problem document (RFC 9457) as an error. */
 export class Problem extends Error {
   constructor(status, document) {
-    super(document.detail ?? "the service gave no reason");
+    const [first, ...others] = (document.errors ?? []).map((error) => sentenceOf(error));
+    super(first ?? document.detail ?? "the service gave no reason");
     this.status = status;
     this.title = document.title ?? `Status ${status}`;
     this.errors = document.errors ?? [];
-    this.others = this.errors.slice(1).map((each) => `${each.pointer ?? each.parameter}: ${each.message}`);
+    this.others = others;
   }
 }
 
@@ -44,21 +47,55 @@ export async function send(method, path, { body, headers = {}, signal } = {}) {
   }
 }
 
+/** Returns the JSON of a response. */
+export const json = async (response) => parse(await response.text());
+
 /** Sends GET; returns the JSON of the response. */
 export async function get(path, signal) {
-  return (await send("GET", path, { headers: { accept: JSON_TYPE }, signal })).json();
+  return json(await send("GET", path, { headers: { accept: JSON_TYPE }, signal }));
 }
 
 /** Sends POST with a JSON body; returns the JSON of the response. */
 export async function post(path, body, headers = {}) {
   const sent = { "content-type": JSON_TYPE, accept: JSON_TYPE, ...headers };
-  return (await send("POST", path, { body: JSON.stringify(body), headers: sent })).json();
+  return json(await send("POST", path, { body: stringify(body), headers: sent }));
+}
+
+/** Returns an idempotency key. `crypto.randomUUID` is missing where the service has no TLS. */
+const newIdempotencyKey = () =>
+  Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+
+/**
+ * Returns a function that sends a request which creates something: `ask(headers)`. `request` identifies it. A
+ * repetition of a request whose response was lost has the same idempotency key, so that the service creates nothing
+ * a second time.
+ */
+export function once() {
+  const keys = new Map(); // of the requests without a response
+  return async (request, ask) => {
+    if (!keys.has(request)) keys.set(request, newIdempotencyKey());
+    try {
+      const made = await ask({ "idempotency-key": keys.get(request) });
+      keys.delete(request);
+      return made;
+    } catch (error) {
+      if (error.status >= 400 && error.status < 500) keys.delete(request); // rejected: nothing was created
+      throw error;
+    }
+  };
+}
+
+/** Returns a `post` for requests that create something; it repeats a request as `once` does. */
+export function postOnce() {
+  const create = once();
+  return (path, body, headers = {}) =>
+    create(stringify([path, body]), (key) => post(path, body, { ...headers, ...key }));
 }
 
 /** Sends PATCH with a JSON body; returns the JSON of the response. */
 export async function patch(path, body) {
   const headers = { "content-type": JSON_TYPE, accept: JSON_TYPE };
-  return (await send("PATCH", path, { body: JSON.stringify(body), headers })).json();
+  return json(await send("PATCH", path, { body: stringify(body), headers }));
 }
 
 const kept = new Map();
@@ -101,17 +138,22 @@ async function* events(path, signal) {
   }
 }
 
-/** Calls `onChange` for every change of the job until it has ended; reconnects a broken stream. */
-export async function watch(id, onChange, signal) {
+/**
+ * Calls `onChange` for every change of the job until it has ended; reconnects a broken stream.
+ * `onUnreachable(true)` is called when the stream breaks, `onUnreachable(false)` with the next event.
+ */
+export async function watch(id, onChange, signal, onUnreachable) {
   for (;;) {
     try {
       for await (const { event, data } of events(`v1/jobs/${encodeURIComponent(id)}/events`, signal)) {
+        onUnreachable(false);
         onChange(data);
         if (event === "end") return;
       }
     } catch (error) {
       if (signal.aborted || (error instanceof Problem && error.status >= 400 && error.status < 500))
         throw error;
+      onUnreachable(true);
     }
     await new Promise((resolve) => setTimeout(resolve, RECONNECT_MILLISECONDS));
     if (signal.aborted) return;

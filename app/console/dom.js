@@ -90,6 +90,18 @@ export function facts(pairs) {
   );
 }
 
+/** Disables a button until `work()` has ended, and gives it back the focus, which a disabled button loses. */
+export async function whileDisabled(button, work) {
+  const hadFocus = document.activeElement === button;
+  button.disabled = true;
+  try {
+    await work();
+  } finally {
+    button.disabled = false;
+    if (hadFocus && document.activeElement === document.body) button.focus();
+  }
+}
+
 /** Creates an alert that screen readers announce immediately; it takes the focus for keyboard users. */
 export function alarm(problem) {
   return element(

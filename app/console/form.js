@@ -1,6 +1,7 @@
 // Form generated from a JSON schema, without other knowledge of the service.
 
 import { element } from "./dom.js";
+import { messageWords, pathOf } from "./problem_words.js";
 import { FIELD, FIELDS, partsOf, resolverOf, restoreAll, setAll, valuesOf } from "./schema_controls.js";
 import { titled } from "./words.js";
 
@@ -67,15 +68,13 @@ export function point(parts, errors) {
     });
   clear(parts);
   let first = null;
-  const placeless = errors.filter(({ pointer, message }) => {
-    const [, ...path] = (pointer ?? "")
-      .split("/")
-      .map((part) => part.replaceAll("~1", "/").replaceAll("~0", "~"));
+  const placeless = errors.filter((error) => {
+    const path = pathOf(error);
     let at = null;
     for (let inside = parts; path.length && Object.hasOwn(inside ?? {}, path[0]); inside = at.parts)
       at = inside[path.shift()];
     if (!at?.fault) return true;
-    mark(at, message);
+    mark(at, messageWords(error, parts));
     first ??= at;
     return false;
   });

@@ -1,10 +1,24 @@
 // Numbers, sizes, dates and durations as text.
 
+import { isNumber, stringify } from "./exact_json.js";
+
 const WHOLE = new Intl.NumberFormat("en");
 const FIGURE = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 });
+const POWER = new Intl.NumberFormat("en", { notation: "scientific", maximumSignificantDigits: 4 });
 const UNITS = ["bytes", "KB", "MB", "GB", "TB"];
 
-export const number = (value) => (Number.isInteger(value) ? WHOLE.format(value) : FIGURE.format(value));
+/** Formats a number, a whole one with all digits; one so large that its digits are not exact, as a power of ten. */
+export function number(value) {
+  if (typeof value === "bigint" || Number.isSafeInteger(value)) return WHOLE.format(value);
+  return Math.abs(value) >= 1e15 ? POWER.format(value) : FIGURE.format(value);
+}
+
+/** Formats a share in whole percent; neither 0 % nor 100 % stands for a share in between. */
+export function percent(share) {
+  if (share > 0 && share < 0.005) return "below 1 %";
+  if (share < 1 && share >= 0.995) return "above 99 %";
+  return `${Math.round(100 * share)} %`;
+}
 
 export const counted = (count, word) => `${WHOLE.format(count)} ${word}${count === 1 ? "" : "s"}`;
 
@@ -29,5 +43,13 @@ export function between(start, end) {
   return seconds < 90 ? `${FIGURE.format(seconds)} s` : `${FIGURE.format(seconds / 60)} min`;
 }
 
-/** Formats a parameter's value as JSON, without quotes around a plain string. */
-export const written = (value) => (typeof value === "string" ? value : JSON.stringify(value));
+const PLAIN = /^[^\s,"[\]{}]([^,"[\]{}]*[^\s,"[\]{}])?$/u; // a text that is not mistaken for several, or for JSON
+
+const isPlain = (value) => isNumber(value) || (typeof value === "string" && PLAIN.test(value));
+
+/** Formats a parameter's value: a text as it is, a list of plain texts and numbers with commas, all else as JSON. */
+export function written(value) {
+  if (typeof value === "string") return value;
+  if (Array.isArray(value) && value.length && value.every(isPlain)) return value.join(", ");
+  return stringify(value);
+}

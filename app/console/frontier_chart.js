@@ -7,10 +7,14 @@ const EDGE = 6; // per cent of the chart that is free on each side
 
 /** Creates the chart; `choose(point, number)` is called with the point that was clicked. */
 export function frontierChart({ points, risk, utility, goals }, choose) {
-  const placed = points.filter((point) => !point.error && Number.isFinite(point.risk + point.utility));
+  const placed = points.filter((point) => !point.error && Number.isFinite(Number(point.risk) + Number(point.utility)));
   if (!placed.length) return null;
+  const limits = (point, name) => {
+    const interval = point[`${name}_interval`];
+    return interval ? [interval.low, interval.high] : [];
+  };
   const scale = (name) => {
-    const values = placed.map((point) => point[name]);
+    const values = placed.flatMap((point) => [point[name], ...limits(point, name)]);
     const [least, most] = [Math.min(...values), Math.max(...values)];
     return (value) => EDGE + (most > least ? (value - least) / (most - least) : 0.5) * (100 - 2 * EDGE);
   };
@@ -18,7 +22,8 @@ export function frontierChart({ points, risk, utility, goals }, choose) {
   const better = (goal) => ({ low: "less is better", high: "more is better" })[goal] ?? "";
   const buttons = placed.map((point) => {
     const which = points.indexOf(point) + 1;
-    const words = `${which}: ${point.service}, risk ${number(point.risk)}, utility ${number(point.utility)}`;
+    const value = (name) => withLimits(point[name], point[`${name}_interval`]);
+    const words = `${which}: ${point.service}, risk ${value("risk")}, utility ${value("utility")}`;
     const button = element(
       "button",
       {
@@ -38,13 +43,35 @@ export function frontierChart({ points, risk, utility, goals }, choose) {
     button.style.bottom = `${up(point.utility)}%`;
     return button;
   });
+  const bars = placed.flatMap((point) => {
+    const [low, high] = limits(point, "risk").map(across);
+    const [bottom, top] = limits(point, "utility").map(up);
+    return [
+      low === undefined ? null : bar({ left: low, width: high - low, bottom: up(point.utility) }, "across"),
+      bottom === undefined ? null : bar({ left: across(point.risk), bottom, height: top - bottom }, "up"),
+    ].filter(Boolean);
+  });
   return element(
     "div",
     { class: "chart", role: "group", "aria-label": "Points of the comparison" },
     element("p", { class: "quiet" }, `↑ Utility: ${utility} (${better(goals.utility)})`),
-    element("div", { class: "plot" }, buttons),
+    element("div", { class: "plot" }, bars, buttons),
     element("p", { class: "quiet" }, `→ Risk: ${risk} (${better(goals.risk)}). Click a point to take it on.`),
+    bars.length ? element("p", { class: "quiet" }, "Thin lines are 95 % intervals.") : null,
   );
+}
+
+/** Formats a figure and its 95 % interval, if it has one that is wider than the figure. */
+export function withLimits(value, interval) {
+  if (!interval || (interval.low === value && interval.high === value)) return number(value);
+  return `${number(value)} (${number(interval.low)} to ${number(interval.high)})`;
+}
+
+/** Creates the line of an interval; all lengths are in per cent of the chart. */
+function bar(place, direction) {
+  const line = element("span", { class: `interval ${direction}`, "aria-hidden": "true" });
+  for (const [name, length] of Object.entries(place)) line.style[name] = `${length}%`;
+  return line;
 }
 
 /**

@@ -7,19 +7,26 @@ const DELIMITERS = [",", ";", "\t", "|"];
 const NUMBER = /^[-+]?(\d+([.,]\d*)?|[.,]\d+)([eE][-+]?\d+)?$/;
 const MOMENT = /^\d{1,4}[-./]\d{1,2}[-./]\d{1,4}([T ]\d.*)?$/;
 
-/** Returns the first characters of a file, decompressed if its name ends in .gz. */
-export async function firstText(file) {
-  if (!/\.gz$/i.test(file.name)) return file.slice(0, LOOKED_AT).text();
+/** Returns the first bytes of a file, decompressed if its name ends in .gz. */
+async function firstBytes(file) {
+  if (!/\.gz$/i.test(file.name)) return new Uint8Array(await file.slice(0, LOOKED_AT).arrayBuffer());
   const reader = file.stream().pipeThrough(new DecompressionStream("gzip")).getReader();
-  const decoder = new TextDecoder();
-  let text = "";
-  while (text.length < LOOKED_AT) {
+  const chunks = [];
+  for (let length = 0; length < LOOKED_AT; ) {
     const { done, value } = await reader.read();
     if (done) break;
-    text += decoder.decode(value, { stream: true });
+    chunks.push(value);
+    length += value.length;
   }
   await reader.cancel();
-  return text.slice(0, LOOKED_AT);
+  return new Uint8Array(await new Blob(chunks).slice(0, LOOKED_AT).arrayBuffer());
+}
+
+/** Returns the encoding that the file's first two bytes, a byte order mark, state; undefined without one. */
+function markedEncoding([first, second]) {
+  if (first === 0xff && second === 0xfe) return { name: "utf-16", decoder: "utf-16le" };
+  if (first === 0xfe && second === 0xff) return { name: "utf-16", decoder: "utf-16be" };
+  return undefined;
 }
 
 /** Returns the delimiter that is most frequent in the first line. */
@@ -46,10 +53,15 @@ export function whyData(cells, below) {
   return null;
 }
 
-/** Returns {delimiter, cells, why} of a CSV: its first line, and why it looks like data, if it does. */
-export async function checkFirstLine(file, delimiter) {
-  const text = (await firstText(file)).replace(/^\ufeff/, "");
+/**
+ * Returns {encoding, delimiter, cells, why} of a CSV: its first line, and why it looks like data, if it does.
+ * `encoding` and `delimiter` are those that the user stated, else those that the file shows.
+ */
+export async function checkFirstLine(file, { encoding, delimiter }) {
+  const bytes = await firstBytes(file);
+  const marked = markedEncoding(bytes);
+  const text = new TextDecoder(marked?.decoder ?? encoding ?? "utf-8").decode(bytes, { stream: true });
   const sign = delimiter === "tab" ? "\t" : (delimiter ?? delimiterOf(text));
-  const [cells = [], ...below] = records(text, text.length < LOOKED_AT, sign);
-  return { delimiter: sign, cells, why: cells.length ? whyData(cells, below) : null };
+  const [cells = [], ...below] = records(text, bytes.length < LOOKED_AT, sign);
+  return { encoding: encoding ?? marked?.name, delimiter: sign, cells, why: cells.length ? whyData(cells, below) : null };
 }

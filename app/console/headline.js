@@ -1,6 +1,7 @@
 // Headline of a report, and the pictures of the fields before and after, which begin a job's page.
 
 import { element, shown } from "./dom.js";
+import { sayOfTable } from "./words.js";
 
 const CLASSES = { low: "good", elevated: "warning", high: "alarm", unknown: "unknown" };
 const MOST_PICTURES = 3;
@@ -12,17 +13,17 @@ export function headlineOf({ headline }, title = "In three sentences") {
   return element(
     "section",
     { class: `headline ${CLASSES[headline.state]}`, "aria-label": title },
-    element("p", {}, element("strong", {}, shown(risk))),
-    others.map((sentence) => element("p", {}, shown(sentence))),
+    element("p", {}, element("strong", {}, shown(sayOfTable(risk)))),
+    others.map((sentence) => element("p", {}, shown(sayOfTable(sentence)))),
   );
 }
 
 /**
  * Shows a page of this service in a sandboxed frame without scripts. It has this origin, so that the frame can
- * be as high as its content, and the two scroll together. `cut(document)` may remove parts of the page.
+ * be as high as its content, the two scroll together, and the console can print the page. `cut(document)` may remove parts of the page.
  */
 export function framed(page, title, className, cut = () => {}) {
-  const frame = element("iframe", { class: className, title, sandbox: "allow-same-origin" });
+  const frame = element("iframe", { class: className, title, sandbox: "allow-same-origin allow-modals" });
   const address = URL.createObjectURL(new Blob([page], { type: "text/html;charset=utf-8" }));
   frame.addEventListener("load", () => {
     URL.revokeObjectURL(address);
@@ -44,7 +45,7 @@ export function picturesOf({ pictures }, page) {
   if (!pictures?.fields?.length) return null;
   return element(
     "section",
-    { "aria-labelledby": "pictures" },
+    { "aria-labelledby": "pictures", class: "unprinted" },
     element("h2", { id: "pictures" }, "The fields before and after"),
     framed(page, "The fields before and after", "pictures", (inside) => {
       const fields = inside.querySelector('section[aria-labelledby="fields"]');

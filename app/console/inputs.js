@@ -4,6 +4,7 @@
 // parts maps names to the controls inside it, so that an error's pointer finds its control.
 
 import { element, humanised, named, newId, shown } from "./dom.js";
+import { numberOf, parse, stringify } from "./exact_json.js";
 import { glossed } from "./glossary.js";
 import { written } from "./format.js";
 import { better, titled, valueWords } from "./words.js";
@@ -49,6 +50,7 @@ function single(name, schema, required, input, label = titled(name, schema)) {
       : [title, about, input];
   return {
     node: element("div", { class: "control" }, ...inside, fault),
+    title: titled(name, schema),
     focus: input,
     fault: faulty(fault, input),
     parts: {},
@@ -58,15 +60,16 @@ function single(name, schema, required, input, label = titled(name, schema)) {
 /** Creates a fieldset with a legend, a description and its content. */
 export function group(name, schema, required, inside, className = "control") {
   const { about, fault, describedby } = explained(schema);
+  const title = titled(name, schema);
   const node = element(
     "fieldset",
     { class: className, "aria-describedby": describedby },
-    element("legend", {}, titled(name, schema), required ? element("span", { class: "needed" }, " needed") : null),
+    element("legend", {}, title, required ? element("span", { class: "needed" }, " needed") : null),
     about,
     inside,
     fault,
   );
-  return { node, focus: node, fault: faulty(fault, node), parts: {} };
+  return { node, title, focus: node, fault: faulty(fault, node), parts: {} };
 }
 
 export function yesOrNo(name, schema) {
@@ -88,17 +91,19 @@ export function choice(name, schema, required) {
   const words = schema.words ?? valueWords;
   const usual = (value) => `${words(value)}${value === schema.default ? " (default)" : ""}`;
   if (schema.many || values.length > FEW_CHOICES) {
+    const free = !required && (schema.default ?? null) === null; // without a choice, the service decides
     const input = element(
       "select",
       {},
+      free ? element("option", { value: "" }, "not given") : null,
       values.map((value) => element("option", { value }, usual(value))),
     );
-    input.value = schema.default ?? values[0];
+    input.value = free ? "" : (schema.default ?? values[0]);
     return {
       ...single(name, schema, required, input),
-      value: () => (input.value === schema.default ? undefined : input.value),
+      value: () => (input.value === (schema.default ?? "") ? undefined : input.value),
       set: (value) => {
-        input.value = value;
+        input.value = value ?? "";
       },
     };
   }
@@ -138,10 +143,9 @@ function hint({ default: usual, examples }) {
 
 /** The input of a control cannot be parsed. It must not count as empty, which means the default. */
 export class Unreadable extends Error {
-  title = "Not a number";
-
   constructor(control) {
     super("this is not a number");
+    this.title = "Not a number";
     this.control = control;
   }
 }
@@ -164,7 +168,7 @@ export function numeral(name, schema, required) {
     ...control,
     value: () => {
       if (input.validity.badInput) throw new Unreadable(control);
-      return input.value === "" ? undefined : Number(input.value);
+      return input.value === "" ? undefined : numberOf(input.value);
     },
     set: (value) => {
       input.value = value ?? "";
@@ -199,7 +203,8 @@ export function anyValue(name, schema, required) {
     ...control,
     value: () => {
       const given = control.value();
-      return given === undefined ? undefined : parsed(given);
+      if (given === undefined) return undefined;
+      return parsed(given);
     },
     set: (value) => control.set(unparsed(value)),
   };
@@ -207,7 +212,7 @@ export function anyValue(name, schema, required) {
 
 function parsed(written) {
   try {
-    return JSON.parse(written);
+    return parse(written);
   } catch {
     return written;
   }
@@ -215,7 +220,7 @@ function parsed(written) {
 
 /** Returns the text that `parsed` turns into the value. */
 const unparsed = (value) =>
-  typeof value === "string" && parsed(value) === value ? value : JSON.stringify(value);
+  typeof value === "string" && parsed(value) === value ? value : stringify(value);
 
 /** Select element for one of the table's fields. */
 export function oneField(name, schema, required, fields) {
@@ -375,8 +380,9 @@ export function lines(name, schema, required, items) {
   ];
   const description = about.filter(Boolean).join(" ");
   const control = single(name, { ...schema, description }, required, input, `${titled(name, schema)}, one a line`);
-  const asNumber = (line) => (Number.isNaN(Number(line)) ? line : Number(line));
-  const read = mixed ? parsed : kinds[0] === "string" ? (line) => line : asNumber;
+  const asNumber = (line) => (Number.isNaN(numberOf(line)) ? line : numberOf(line));
+  const unchanged = (line) => line;
+  const read = mixed ? parsed : kinds[0] === "string" ? unchanged : asNumber;
   return {
     ...control,
     value: () => {

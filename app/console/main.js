@@ -1,6 +1,6 @@
 // Entry point: selects the view for the current route, and updates the page around it.
 
-import { alarm, element } from "./dom.js";
+import { alarm, element, newId } from "./dom.js";
 import { forgetExplained } from "./glossary.js";
 import { askForKey } from "./key_dialog.js";
 import { currentRoute } from "./router.js";
@@ -50,7 +50,37 @@ const nowhere = async () => ({
   ],
 });
 
+/** Creates the view for an error: what is wrong, and the ways on. */
+const failure = (error) => ({
+  title: "Not shown",
+  nodes: [
+    element("h1", { tabindex: "-1" }, "This cannot be shown"),
+    alarm(error),
+    error.status === 404 ? element("p", {}, "It was deleted, or it has expired, or its address is wrong.") : null,
+    element(
+      "div",
+      { class: "actions" },
+      element("button", { type: "button", onclick: show }, "Try again"),
+      element("a", { href: "#/" }, "To the tables"),
+      element("a", { href: "#/jobs" }, "To the jobs"),
+    ),
+  ].filter(Boolean),
+});
+
+history.scrollRestoration = "manual"; // a view is shown later than the browser would scroll
+const places = new Map(); // visit -> how far its view was scrolled
+let visit = 0;
+
+/** Returns how far the view was scrolled when this entry of the browser's history was left; 0 for a new one. */
+function returnedTo() {
+  if (!main.hasAttribute("aria-busy")) places.set(visit, scrollY); // of the view that is left
+  if (!history.state?.visit) history.replaceState({ visit: newId(`visit-${performance.timeOrigin}`) }, "");
+  visit = history.state.visit;
+  return places.get(visit) ?? 0;
+}
+
 async function show() {
+  const place = returnedTo();
   leave.abort();
   leave = new AbortController();
   const { signal } = leave;
@@ -62,16 +92,13 @@ async function show() {
   main.setAttribute("aria-busy", "true");
   await words;
   forgetExplained();
-  const shown = await view(parts, signal).catch((error) => ({
-    title: "Not shown",
-    nodes: [element("h1", { tabindex: "-1" }, "This cannot be shown"), alarm(error)],
-  }));
+  const shown = await view(parts, signal).catch(failure);
   if (signal.aborted) return; // the user has navigated away in the meantime
   main.replaceChildren(...shown.nodes);
   main.removeAttribute("aria-busy");
   helpLink.href = `help/${shown.help ?? ""}`;
   document.title = `${shown.title} · Rowveil`;
-  scrollTo(0, 0);
+  scrollTo(0, place);
   main.querySelector("h1").focus({ preventScroll: true });
 }
 
@@ -79,11 +106,17 @@ function showKeyState() {
   keyButton.lastElementChild.textContent = session.key() ? ": set" : "";
 }
 
-keyButton.addEventListener("click", () => askForKey());
+keyButton.addEventListener("click", async () => {
+  if (await askForKey()) await show(); // the view may have been refused to the key before
+});
 document.addEventListener("keychanged", showKeyState);
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault(); // the address after # selects the view
   main.querySelector("h1")?.focus();
+});
+document.querySelector("header nav").addEventListener("click", ({ target }) => {
+  const { hash } = target.closest("a") ?? {};
+  if (hash && hash === location.hash) show(); // the address stays, so that no event follows
 });
 addEventListener("hashchange", show);
 showKeyState();

@@ -25,22 +25,45 @@ export const ROLE_MEANINGS = {
 const NUMERIC = /^(u?int|float|double|decimal|half)/;
 const WHOLE = /^(u?int|string)/;
 const MOMENT = /^(date|time)/;
-const NAMING =
-  /(^|[_\W])(id|ids|uuid|pid|name|names|surname|email|e-mail|phone|ssn|passport|iban|account|address)($|[_\W])|(user|person|people|customer|client|patient|record|case|row|account|employee|member|student)id$/i;
-const NAMING_BY_CAPITALS = /[a-z](Id|ID)$/; // customerId; but not paid
-const HOUSEHOLD = /(^|[_\W])(hid|hhid|hh_?(id|nr|no|num|number|key)|house_?hold_?(id|nr|no|num|number|key)|householdid|family_?id|db030)($|[_\W])/i;
-const STRATUM = /(^|[_\W])(strat(um|a)?(_?(id|nr|no))?|psu|primary_sampling_unit|db050|db060)($|[_\W])/i;
-const WEIGHT =
-  /(^|[_\W])(sampling|sample|survey|design|household|hh|person|individual|final|replicate|calibrat\w*)[_\W]?(weights?|wgts?|wts?)($|[_\W])|(^|[_\W])a?fnlwgt($|[_\W])|(^|[_\W])p?wgts?($|[_\W])|(^|[_\W])(db090|rb050|pb040)($|[_\W])/i;
-const KNOWN =
-  /(^|[_\W])(age|sex|gender|race|birth|born|dob|town|city|region|county|state|country|native|zip|postcode|postal|education|occupation|job|marital|status|nationality|citizenship|household|relationship|profession|h{0,2}_?size|sector|db040|rb090)($|[_\W])/i;
-const SENSITIVE =
-  /(income|salary|wage|saving|wealth|debt|loan|price|cost|tax|revenue|turnover|expend|amount|balance|capital|diagnos|disease|illness|drug|score|grade|religion|party|vote|weight|bmi)/i;
+/** Returns a pattern for words or word sequences of a name as `wordsOf` gives it. */
+const wordsLike = (pattern) => new RegExp(`(?<= |^)(?:${pattern})(?= |$)`, "u");
+
+// A space before a question mark: the two words are often written as one.
+const NUMBERING = wordsLike(
+  "ids?|uuid|pid|ssn|passport|iban|(?:user|person|people|customer|client|patient|record|case|row|account|employee|member|student)id",
+);
+const NAMING = wordsLike("names?|surname|(?:user|first|last|full|fore)name|e ?mail|(?:tele)?phone|account|address");
+const OF_NAMED = wordsLike("type|kind|class|category|status|count|age|level|group"); // id_type names nobody
+const HOUSEHOLD = wordsLike("hid|(?:hh|house ?hold) ?(?:id|nr|no|num|number|key)|family ?id|db 030");
+const STRATUM = wordsLike("strat(?:um|a)?(?: ?(?:id|nr|no))?|psu|primary sampling unit|db 050|db 060");
+const WEIGHT = wordsLike(
+  "(?:sampling|sample|survey|design|household|hh|person|individual|final|replicate|calibrat\\p{L}*) ?(?:weights?|wgts?|wts?)|a?fnlwgt|p?wgts?|db 090|rb 050|pb 040",
+);
+const KNOWN = wordsLike(
+  "age|sex|gender|race|birth(?: ?(?:date|day|year|place))?|born|dob|(?:date|year|place)ofbirth|(?:home ?)?town|city|region|county|state|country|native|zip|postcode|postal|education|occupation|job|marital|status|nationality|citizenship|household|relationship|profession|hh? ?size|sector|db 040|rb 090",
+);
+const SIZE = /^size(?= |$)/; // of a household; but not fSize
+const SENSITIVE = wordsLike(
+  "wages?|savings?|wealth|debts?|loans?|prices?|costs?|tax(?:es)?|amounts?|balance|capital|illness(?:es)?|drugs?|scores?|grades?|party|votes?|weights?|bmi",
+);
+const SENSITIVE_ANYWHERE = /income|salar(?:y|ies)|revenue|turnover|expend[a-z]*|diagnos[a-z]*|disease|religion/; // in no other word
 const ALL_DIFFERENT = 0.98;
 const FEW = 60;
 const HOUSEHOLD_SIZES = [1.2, 8]; // mean rows of a household
 const LARGEST_HOUSEHOLD = 40;
 const MOST_DOMAINS = 30;
+
+/** Returns the words of a name in lower case with a space between: of `hourlyWage1`, `hourly wage 1`. */
+export const wordsOf = (name) =>
+  name
+    .replace(/(?<=\p{Ll})(?=\p{Lu})|(?<=\p{Lu})(?=\p{Lu}\p{Ll})|(?<=\p{L})(?=\p{N})|(?<=\p{N})(?=\p{L})/gu, " ")
+    .replace(/[^\p{L}\p{M}\p{N}]+/gu, " ")
+    .trim()
+    .toLowerCase();
+
+/** Returns words of a name as the name spells them: of `hourly wage`, `hourlyWage`. */
+const asSpelled = (words, name) =>
+  new RegExp(words.replaceAll(" ", "[^\\p{L}\\p{N}]*"), "iu").exec(name)?.[0] ?? words;
 
 const isNumeric = (field) => NUMERIC.test(field.type);
 
@@ -62,9 +85,10 @@ function groupsRows(field, found) {
 
 /** Returns {role, why}: the guessed role, and the reason. `found` is the field's profile, with `rows`. */
 export function guess(field, found) {
+  const words = wordsOf(field.name);
   const by = (pattern) => {
-    const [match] = pattern.exec(field.name) ?? [];
-    return match === undefined ? null : `its name has “${match.replace(/^[_\W]+|[_\W]+$/g, "")}”`;
+    const [match] = pattern.exec(words) ?? [];
+    return match === undefined ? null : `its name has “${asSpelled(match, field.name)}”`;
   };
   const discrete = !/^(float|double|half|decimal|date|time)/.test(field.type);
   const ownValue =
@@ -73,18 +97,19 @@ export function guess(field, found) {
     const why = patterns.map(by).find(Boolean);
     return why ? { role, why } : null;
   };
+  const isSensitive = SENSITIVE.test(words) || SENSITIVE_ANYWHERE.test(words); // account_balance names nobody
   const first =
     named("household", HOUSEHOLD) ??
     named("stratum", STRATUM) ??
-    named("identifier", NAMING, NAMING_BY_CAPITALS) ??
+    (OF_NAMED.test(words) ? null : named("identifier", NUMBERING, ...(isSensitive ? [] : [NAMING]))) ??
     (isNumeric(field) ? named("weight", WEIGHT) : null);
   if (first) return first;
-  if (!SENSITIVE.test(field.name) && groupsRows(field, found))
+  if (!isSensitive && groupsRows(field, found))
     return {
       role: "household",
       why: `rows with the same value are adjacent, at most ${found.largest_count} of them`,
     };
-  const second = named("sensitive", SENSITIVE) ?? named("known", KNOWN);
+  const second = named("sensitive", SENSITIVE, SENSITIVE_ANYWHERE) ?? named("known", KNOWN, SIZE);
   if (second) return second;
   if (ownValue) return { role: "identifier", why: "nearly every row has a different value" };
   if (MOMENT.test(field.type)) return { role: "other", why: "a date or time" };

@@ -16,3 +16,14 @@ export const routeHref = (...parts) => `#/${parts.map(encodeURIComponent).join("
 export function navigate(...parts) {
   location.hash = routeHref(...parts);
 }
+
+let visits = 0;
+addEventListener("hashchange", () => {
+  visits += 1;
+});
+
+/** Returns a `navigate` for the response to a request: it does nothing when the user has navigated in the meantime. */
+export function navigateUnlessLeft() {
+  const visit = visits;
+  return (...parts) => visit === visits && navigate(...parts);
+}

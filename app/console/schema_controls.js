@@ -4,6 +4,7 @@ import {
   anyValue, choice, group, lines, numeral, oneField, oneFigure, someFields, someFigures, text, yesOrNo,
 } from "./inputs.js";
 import { figures, kindWords, label, measures, titled } from "./words.js";
+import { isNumber, stringify } from "./exact_json.js";
 import { element, humanised, newId } from "./dom.js";
 
 export const FIELD = /(^|_)field$/;
@@ -204,7 +205,7 @@ function union(name, schema, required, options, context) {
     value: () => picked()?.value(),
     set: (value) => {
       const at =
-        value === undefined || value === null || JSON.stringify(value) === JSON.stringify(schema.default)
+        value === undefined || value === null || stringify(value) === stringify(schema.default)
           ? -1
           : kinds.findIndex((kind) => fits(kind, value));
       picker.value = at < 0 && free ? "" : String(Math.max(at, 0));
@@ -241,8 +242,8 @@ function fits(kind, value) {
       !Array.isArray(value) &&
       (kind.required ?? []).every((name) => name in value)
     );
-  if (kind.type === "integer") return Number.isInteger(value);
-  return typeof value === (kind.type === "string" ? "string" : "number");
+  if (kind.type === "integer") return Number.isInteger(value) || typeof value === "bigint";
+  return kind.type === "string" ? typeof value === "string" : isNumber(value);
 }
 
 /** Control of a nested model. */

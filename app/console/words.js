@@ -5,21 +5,27 @@
 const LABELS = {
   at_most: "At most",
   attacks: "Attacks",
+  bins: "Bins",
+  block_size: "Block size",
   carry_along: "Fields carried along",
   csv_formulas: "Formulas in CSV",
   deadline_seconds: "Deadline in seconds",
   fields: "Fields",
   k: "Group size (k)",
   k_anonymity: "Least group size (k-anonymity)",
+  key_fields: "Key fields",
   known: "Known",
+  locked: "Locked",
   matters: "Axis that matters more",
   min_group_size: "Smallest group size",
   null_tokens: "Null tokens",
   on_reversible: "Groups that can be undone",
   only: "Measures to take",
   q: "Share of values replaced (q)",
+  rate: "Rate",
   rank_by: "Figures that rank",
   retain_source: "Keep the source for reruns",
+  sensitive_fields: "Sensitive fields",
   target: "Field to predict",
   target_epsilon: "Largest epsilon",
   validate_only: "Check only",
@@ -114,12 +120,19 @@ export const figureWords = (name) =>
   known.measures.find((each) => each.key === name)?.title ??
   name.replace(/[_.]/g, " ");
 
+const QUOTED = /'([a-z][a-z0-9_.]*)'/g;
+
+const quotedInWords = (whole, key) => (Object.hasOwn(LABELS, key) ? spoken(key) : whole);
+
+/** Returns a sentence about a table for people: quoted parameters become words, names of fields stay as they are. */
+export const sayOfTable = (sentence) => sentence.replace(QUOTED, quotedInWords);
+
 /** Returns a text of the API for people: keys in backticks become words. */
 export const say = (text) =>
   text
     .replace(/`([^`]*)`/g, (_, key) => spoken(key))
     .replaceAll("`", "'")
-    .replace(/'([a-z][a-z0-9_.]*)'/g, (whole, key) => (Object.hasOwn(LABELS, key) ? spoken(key) : whole));
+    .replace(QUOTED, quotedInWords);
 
 /** Returns a description from the API for people. It names no field of a table, so that every key becomes words. */
 export const describe = (text) =>

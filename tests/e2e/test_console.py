@@ -206,7 +206,7 @@ def test_what_is_refused_is_reported_at_its_place(opened: Console) -> None:
     indices.fill("99")
     page.get_by_text("More, with defaults").click()
     page.get_by_role("button", name="Preview").click()
-    expect(page.get_by_role("alert")).to_contain_text("swap_field_indices")
+    expect(page.get_by_role("alert")).to_contain_text("“Swap field indices”")
     expect(rate).not_to_have_attribute("aria-invalid", "true")
 
 

@@ -57,6 +57,24 @@ def test_a_missing_header_is_asked_for_before_the_upload(
     expect(page.locator(".warning", has_text="look like data")).to_contain_text("39, 77516")
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_a_csv_in_utf_16_is_read_by_its_byte_order_mark(opened: Console, encoding: str) -> None:
+    choose(opened, "unicode.csv", "\ufeffWert;größe\n1;2\n3;4\n".encode(encoding))
+    opened.table()
+    expect(opened.page.locator(".fields label")).to_have_text(["Wert", "größe"])
+
+
+def test_a_csv_in_another_encoding_leads_to_the_choice_of_it(opened: Console) -> None:
+    content = "größe,income\n1,2\n".encode("iso-8859-1")
+    choose(opened, "latin.csv", content)
+    expect(opened.page.get_by_role("alert")).to_contain_text("correct it there and choose the file again")
+    opened.page.get_by_label("Encoding").select_option("iso-8859-1")
+    file = FilePayload(name="latin.csv", mimeType="", buffer=content)
+    opened.page.get_by_label(re.compile("^A file")).set_input_files(file)
+    opened.table()
+    expect(opened.page.locator(".fields label").first).to_have_text("größe")
+
+
 def test_a_survey_has_its_roles_and_their_reasons(opened: Console) -> None:
     """A household number is found by its rows, not by its name, and is nothing to protect."""
     page = opened.page
@@ -188,6 +206,10 @@ def test_the_data_fit_a_phone(browser: Browser, client: httpx.Client) -> None:
               return inner.top >= outer.top && inner.bottom <= outer.bottom;
             }"""
         )
+        wide = [",".join(str(row * 37 % (100 + place)) for place in range(9)) for row in range(60)]
+        names = ",".join(f"income_{place}" for place in range(9))
+        table = tab.upload("wide.csv", "\n".join([names, *wide, ""]))
+        tab.open(f"tables/{table}/DSWAP")
         page.get_by_role("button", name="Preview").click()
         page.get_by_role("region", name="Preview").wait_for()
         assert page.evaluate(NOT_NEXT_TO_THE_PAGE)

@@ -171,6 +171,13 @@ def test_csv_is_read_as_it_was_written(tab: Console) -> None:
         ("sampling_weight", "float64", range(80), "weight"),
         ("fnlwgt", "int64", range(80), "weight"),
         ("Whole_weight", "float64", range(80), "sensitive"),
+        *((name, "int64", [1] * 40, "sensitive") for name in ("hourlyWage1", "taxPaid", "account_balance")),
+        *((name, "int64", [1] * 40, "known") for name in ("ageGroup", "zip5", "birthYear", "statusId")),
+        *((name, "int64", [1] * 40, "identifier") for name in ("addressLine1", "ID", "taxId")),
+        *(
+            (name, "int64", [1] * 40, "other")
+            for name in ("page", "taxonomy", "discount", "costume", "fSize")
+        ),
     ],
 )
 def test_roles_are_guessed(tab: Console, name: str, kind: str, values: Any, role: str) -> None:

@@ -122,3 +122,136 @@ def test_older_jobs_come_once_each_and_a_refusal_is_reported(opened: Console) ->
     expect(page.locator("tbody tr")).to_have_count(2)
     expect(more).to_be_hidden()
     expect(page.get_by_role("alert")).to_have_count(0)
+
+
+FORMATTED = """async () => {
+  const { number, percent } = await import("/console/format.js");
+  return [[1e300, 9007199254740993n, 0.25].map(number), [0, 0.00002, 0.5, 0.99998, 1].map(percent)];
+}"""
+
+
+def test_no_figure_is_rounded_to_none_or_all(opened: Console) -> None:
+    opened.open("jobs")
+    numbers_shown, shares = opened.evaluate(FORMATTED)
+    assert numbers_shown == ["1E300", "9,007,199,254,740,993", "0.25"]
+    assert shares == ["0 %", "below 1 %", "50 %", "above 99 %", "100 %"]
+
+
+def test_a_whole_number_beyond_2_to_53_stays_exact(opened: Console, client: httpx.Client) -> None:
+    """JavaScript numbers would round it in the form, in the request, on the job's page and in the storage."""
+    page, large = opened.page, 2**53 + 1
+    wide = "".join(f"{20 + row % 60},{large - row % 5}\n" for row in range(90))
+    table = opened.upload("wide.csv", f"age,wide\n{wide}")
+    parameters = {
+        "swap_fields": ["age"],
+        "control_field": "wide",
+        "classifier": {"breaks": [large - 2, large]},
+    }
+    call = {"source": {"buffer": table}, "parameters": parameters}
+    job = client.post("/v1/services/CDSWAP", json=call).raise_for_status().json()
+    opened.open(f"jobs/{job['id']}")
+    page.get_by_text("Parameters", exact=True).click()
+    expect(page.locator("dl", has_text="Classifier")).to_contain_text(f"[{large - 2},{large}]")
+    page.get_by_role("button", name="Change them and run again").click()
+    page.get_by_text("Filled in with the parameters that you chose").wait_for()
+    page.reload()
+    page.get_by_role("button", name="Run", exact=True).click()
+    opened.ended()
+    again = client.get(f"/v1/jobs/{page.url.rpartition('/')[2]}").raise_for_status().json()
+    assert again["parameters"]["classifier"] == job["parameters"]["classifier"]
+
+
+def test_an_error_names_controls_by_their_labels(opened: Console) -> None:
+    """Neither pointers nor keys of the JSON, in the form of a service and in that of a copied table."""
+    page = opened.page
+    table = opened.upload("towns.csv", "age,town\n" + "".join(f"{row},t{row % 3}\n" for row in range(90)))
+    page.get_by_label("Type of town").select_option("int64")
+    page.get_by_role("button", name="Make the changed table").click()
+    expect(page.get_by_role("alert")).to_contain_text("Type, “town”: field 'town', row 0")
+    opened.open(f"tables/{table}/DSWAP")
+    page.get_by_text("Report, candidates").click()
+    page.get_by_label("Deadline in seconds").fill("-3")
+    page.get_by_label("Rate").fill("7")
+    page.get_by_role("button", name="Preview").click()
+    expect(page.get_by_role("alert")).to_contain_text("Deadline in seconds: input should be greater than 0")
+    expect(page.get_by_role("alert")).to_contain_text("Rate: input should be less")
+    expect(page.get_by_role("alert")).not_to_contain_text("/")
+    page.get_by_label("Deadline in seconds").fill("")
+    page.get_by_label("Rate").fill("")
+    for each in page.get_by_role("group", name="Swap fields", exact=True).get_by_role("checkbox").all():
+        each.uncheck()
+    page.get_by_role("button", name="Preview").click()
+    expect(page.get_by_role("alert")).to_contain_text(
+        "by name in “Swap fields” or by position in “Swap field ind"
+    )
+
+
+def test_a_service_that_does_not_answer_is_named_while_a_job_runs(opened: Console) -> None:
+    """The page goes on by itself when the service is back."""
+    page = opened.page
+    table = opened.upload("numbers.csv", numbers(["age", "income"]))
+    opened.open(f"tables/{table}/DSWAP")
+    page.get_by_role("button", name="Run", exact=True).click()
+    opened.ended()
+    job = page.url.rpartition("/")[2]
+
+    def running(route: Route) -> None:
+        progress = {"fraction": 0.999, "stage": "exchanging"}
+        route.fulfill(json={**route.fetch().json(), "state": "running", "progress": progress})
+
+    page.route(f"**/v1/jobs/{job}", running, times=1)
+    page.route("**/events", lambda route: route.abort())
+    opened.open("jobs")
+    opened.open(f"jobs/{job}")
+    page.get_by_text("The service does not answer.").wait_for()
+    page.get_by_text("exchanging · 99 %").wait_for()
+    page.unroute("**/events")
+    opened.ended()
+
+
+def test_another_key_shows_again_what_was_refused(opened: Console) -> None:
+    page = opened.page
+    page.route("**/v1/jobs?*", refused, times=1)
+    opened.open("jobs/find/state%3Dcancelled")
+    page.get_by_role("heading", name="This cannot be shown").wait_for()
+    page.route("**/v1/jobs?*", lambda route: route.fulfill(json={"jobs": [], "next_page_token": None}))
+    key = page.evaluate("sessionStorage.getItem('rowveil.key')")
+    page.get_by_role("button", name="Access key").click()
+    page.get_by_label("Key", exact=True).fill(key)
+    page.keyboard.press("Enter")
+    page.get_by_text("No job is in the state “cancelled”.").wait_for()
+
+
+def test_paper_has_the_words_that_explain_themselves(opened: Console) -> None:
+    page = opened.page
+    table = opened.upload("numbers.csv", numbers(["age", "income"]))
+    opened.open(f"tables/{table}/DDSWAP")
+    page.emulate_media(media="print")
+    shown = "all => all.map(one => getComputedStyle(one).display)"
+    terms = page.locator("main button.term").evaluate_all(shown)
+    assert terms
+    assert "none" not in terms
+    assert set(page.locator("main .actions button").evaluate_all(shown)) == {"none"}
+
+
+LISTEN = """() => {
+  const report = document.querySelector("iframe.report").contentWindow;
+  report.addEventListener("beforeprint", () => { window.printed = true; });
+}"""
+
+
+def test_a_printed_result_has_no_controls_and_no_frame(opened: Console) -> None:
+    """A frame would be cut anywhere, so that its report is printed by itself."""
+    page = opened.page
+    table = opened.upload("numbers.csv", numbers(["age", "income"]))
+    opened.open(f"tables/{table}/DSWAP")
+    page.get_by_role("button", name="Run", exact=True).click()
+    opened.ended()
+    page.get_by_label("Only rows with a change").wait_for()
+    opened.evaluate(LISTEN)
+    page.get_by_role("button", name="Print the report").click()
+    page.wait_for_function("() => window.printed")
+    page.emulate_media(media="print")
+    controls = page.locator("main :is(button:not(.term), select, input, textarea, iframe)")
+    assert [each for each in controls.all() if each.is_visible()] == []
+    expect(page.get_by_text("The report is printed by itself")).to_be_visible()

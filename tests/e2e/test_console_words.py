@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import httpx
 import pytest
@@ -93,6 +94,36 @@ def test_a_run_its_report_an_attack_and_a_comparison_have_words(tab: Console, ta
     tab.open(f"tables/{table}/compare")
     for service in SERVICES:
         tab.page.get_by_role("checkbox", name=re.compile(rf" {service}$")).check()
+    assert raw(tab) == []
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [{"rate": 0.05}, {"rate": 0.05, "control_field": "age", "block_size": 8}],
+    ids=["DSWAP", "DDSWAP"],
+)
+def test_what_to_do_about_a_high_risk_has_words(
+    tab: Console, table: str, client: httpx.Client, parameters: dict[str, Any]
+) -> None:
+    """The headline, the advice and a comparison name parameters by the labels of the form."""
+    known = ["age", "sex", "town"]
+    call = {
+        "source": {"buffer": table},
+        "parameters": {"swap_fields": ["income", "savings"], **parameters},
+        "report": "full",
+        "measures": {"key_fields": known, "sensitive_fields": ["savings"]},
+    }
+    service = "DDSWAP" if "block_size" in parameters else "DSWAP"
+    job = client.post(f"/v1/services/{service}", json=call).raise_for_status().json()["id"]
+    tab.open(f"jobs/{job}")
+    headline = tab.page.get_by_role("region", name="In three sentences")
+    expect(headline).to_contain_text("make the groups larger (“")
+    expect(headline).to_contain_text("“Smallest group size”")
+    assert raw(tab) == []
+    body = {"job": job, "source": {"buffer": table}, "known": known, "secret": ["savings"], "advice": True}
+    attack = client.post("/v1/attacks", json={**body, "attacks": 60}).raise_for_status().json()["id"]
+    tab.open(f"jobs/{attack}")
+    expect(tab.page.get_by_role("region", name="Verdict on attacks")).to_contain_text("With “")
     assert raw(tab) == []
 
 

@@ -4,7 +4,7 @@ import * as api from "../api.js";
 import { alarm, element, named, newId, shown } from "../dom.js";
 import { beforeAndAfter, crossTable } from "../rows_table.js";
 import * as session from "../session.js";
-import { counted, number } from "../format.js";
+import { counted, number, percent } from "../format.js";
 
 const ROWS = 20;
 
@@ -19,7 +19,7 @@ function changes({ fields, rows_read: rows }) {
     some.flatMap((field, at) => [
       at ? ", " : "",
       named(field.name),
-      ` ${number(field.changed)} (${Math.round((100 * field.changed) / rows)} %)`,
+      ` ${number(field.changed)} (${percent(field.changed / rows)})`,
     ]),
     ".",
   );
@@ -53,7 +53,7 @@ export function trialOf(trial) {
 export function beforeAndAfterOf(job) {
   if (job.kind !== "swap" || job.state !== "succeeded") return null;
   const table = session.tables().find((one) => one.digest === job.source.digest);
-  const holder = element("div", { "aria-live": "polite" });
+  const holder = element("div", {});
   const section = element(
     "section",
     { "aria-labelledby": "before-after" },
@@ -90,8 +90,11 @@ function resultOf(found, ask) {
     type: "checkbox",
     id: newId("only"),
     onchange: async () => {
+      const some = only.checked;
       try {
-        show(await ask({ only_changed: only.checked }), only.checked);
+        const one = await ask({ only_changed: some });
+        if (only.checked !== some) return; // a late response for the choice before
+        show(one, some);
         said.replaceChildren();
       } catch (error) {
         said.replaceChildren(alarm(error));
@@ -101,7 +104,7 @@ function resultOf(found, ask) {
   return [
     found.aligned ? changes(found) : null,
     found.aligned
-      ? element("div", { class: "tick" }, only, element("label", { for: only.id }, "Only rows with a change"))
+      ? element("div", { class: "tick unprinted" }, only, element("label", { for: only.id }, "Only rows with a change"))
       : null,
     rows,
     said,
@@ -112,7 +115,8 @@ function resultOf(found, ask) {
 /** Creates the form for a cross table of two categorical fields. */
 function crossing(names, ask) {
   if (names.length < 2) return null;
-  const holder = element("div", { "aria-live": "polite" });
+  const holder = element("div", {});
+  const said = element("p", { class: "hidden-words", role: "status" });
   const choice = (chosen) =>
     element(
       "select",
@@ -125,13 +129,14 @@ function crossing(names, ask) {
     try {
       const { crosstab } = await ask({ rows: 0, field: names[field.value], by: names[by.value] });
       holder.replaceChildren(...crossTable(crosstab));
+      said.textContent = "Counted. The table follows.";
     } catch (error) {
       holder.replaceChildren(alarm(error));
     }
   };
   return element(
     "details",
-    {},
+    { class: "unprinted" },
     element("summary", {}, "Cross two fields"),
     element(
       "form",
@@ -142,6 +147,7 @@ function crossing(names, ask) {
       by,
       element("button", {}, "Count pairs"),
     ),
+    said,
     holder,
   );
 }

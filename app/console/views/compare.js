@@ -35,6 +35,7 @@ export async function view([id]) {
     services: chosen().map((each) => each.value()),
     options: withoutSeed(options.value()),
   }));
+  if (draft) keep(); // a reload would bring back what was entered before
   const call = () => {
     if (!chosen().length)
       throw new api.Problem(0, { title: "Nothing to compare", detail: "tick the services to compare" });
@@ -129,6 +130,7 @@ function variation(service, fields, varied, document) {
   );
   return {
     node,
+    title: service.title,
     set: ({ parameters, vary }) => {
       tick.checked = true;
       open();

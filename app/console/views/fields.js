@@ -3,12 +3,20 @@
 import * as api from "../api.js";
 import { bars, histogram } from "../chart.js";
 import { alarm, element, named, newId, shown } from "../dom.js";
-import { navigate } from "../router.js";
+import { inForm } from "../problem_words.js";
+import { navigateUnlessLeft } from "../router.js";
 import { ROLES, ROLE_MEANINGS } from "../roles.js";
 import * as session from "../session.js";
 import { counted, number } from "../format.js";
 
 const TYPES = ["bool", "int64", "float64", "string", "date", "timestamp"];
+
+/** Labels of the members of a request to copy a table. */
+const COPY_WORDS = {
+  drop: { title: ROLES.drop },
+  types: { title: "Type" },
+  null_tokens: { title: "Missing values" },
+};
 
 /** Creates the section with all fields; `table` is what loadTable returned. */
 export function fieldsSection({ buffer, fields, profile, name }) {
@@ -16,7 +24,8 @@ export function fieldsSection({ buffer, fields, profile, name }) {
   const naming = element("div", { "aria-live": "polite" });
   const changes = changesPanel(buffer, fields, types, name);
   const changed = () => {
-    naming.replaceChildren(...stillNaming(fields));
+    const warning = element("div", {}, stillNaming(fields));
+    if (naming.textContent !== warning.textContent) naming.replaceChildren(warning); // screen readers announce it
     changes.show();
   };
   changed();
@@ -149,8 +158,10 @@ function changesPanel(buffer, fields, types, name) {
       .filter(Boolean);
   const dropped = () => fields.filter((field) => field.role === "drop").map((field) => field.name);
   const make = element("button", { class: "primary" }, "Make the changed table");
+  const create = api.postOnce();
   const submit = async (event) => {
     event.preventDefault();
+    const proceed = navigateUnlessLeft();
     make.disabled = true;
     said.replaceChildren(element("p", { class: "quiet" }, "Copying …"));
     try {
@@ -160,13 +171,13 @@ function changesPanel(buffer, fields, types, name) {
         types: Object.fromEntries([...types].filter(([field]) => !left.includes(field))),
         null_tokens: nullTokens(),
       };
-      const made = await api.post(`v1/buffers/${encodeURIComponent(buffer.id)}/copies`, changes);
+      const made = await create(`v1/buffers/${encodeURIComponent(buffer.id)}/copies`, changes);
       session.remember(made, name);
       for (const [field, role] of session.roles(buffer.id))
         if (role !== "drop") session.setRole(made.id, field, role);
-      navigate("tables", made.id);
+      proceed("tables", made.id);
     } catch (error) {
-      const problem = alarm(error);
+      const problem = alarm(inForm(error, COPY_WORDS));
       said.replaceChildren(problem);
       problem.focus();
       make.disabled = false;

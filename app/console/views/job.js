@@ -7,11 +7,12 @@ import { beforeAndAfterOf } from "./before_after.js";
 import { deletion } from "../deletion.js";
 import { stemOf } from "../file_names.js";
 import { badge, nameOf, titleOf } from "./jobs.js";
-import { navigate, routeHref } from "../router.js";
+import { navigate, navigateUnlessLeft, routeHref } from "../router.js";
 import { reportOf } from "./report.js";
+import { rerun } from "./rerun.js";
 import * as session from "../session.js";
 import { between, counted, moment, number, written } from "../format.js";
-import { label } from "../words.js";
+import { figureWords, label } from "../words.js";
 
 const OUTCOMES = {
   SUCCESS: "Everything was done as requested.",
@@ -66,14 +67,24 @@ export async function view([id], signal) {
   };
 }
 
+/** Returns a stage of a run with the title of the measure in place of its key. */
+const stageWords = (stage) => stage.replace(/(?<=^measuring )[a-z_.]+$/, figureWords);
+
+/** Changes a text only if it differs, so that screen readers announce it once. */
+function setText(node, words) {
+  if (node.textContent !== words) node.textContent = words;
+}
+
 /** Shows progress until the job has ended, then its result. */
 async function follow(id, first, holder, signal, show) {
   const bar = element("progress", { max: 1, value: first.progress.fraction, "aria-label": "Progress" });
-  const stage = element("p", { "aria-live": "polite" });
-  const showProgress = ({ state, progress }) => {
-    bar.value = progress.fraction;
-    const words = `${state === "queued" ? "Waiting for a free worker" : progress.stage} · ${Math.round(100 * progress.fraction)} %`;
-    if (stage.textContent !== words) stage.textContent = words;
+  const stage = element("p", {});
+  const announced = element("p", { class: "hidden-words", role: "status" });
+  const showProgress = ({ state, progress: { fraction, stage: at } }) => {
+    bar.value = fraction;
+    const words = state === "queued" ? "Waiting for a free worker" : stageWords(at);
+    setText(stage, `${words} · ${Math.floor(100 * fraction)} %`);
+    setText(announced, state === "queued" ? words : `${25 * Math.floor(4 * fraction)} %`); // each per cent would be a flood
   };
   const said = element("div", {});
   const cancel = element(
@@ -94,12 +105,17 @@ async function follow(id, first, holder, signal, show) {
     },
     "Cancel",
   );
+  const unreachable = element("p", { role: "status" });
+  const showUnreachable = (is) => {
+    setText(unreachable, is ? "The service does not answer. This page tries again every second; the job is kept." : "");
+  };
   showProgress(first);
-  holder.replaceChildren(element("div", { class: "running" }, bar, stage, cancel, said));
+  holder.replaceChildren(element("div", { class: "running" }, bar, stage, announced, unreachable, cancel, said));
   try {
-    await api.watch(id, showProgress, signal);
+    await api.watch(id, showProgress, signal, showUnreachable);
     if (signal.aborted) return;
-    const held = holder.contains(document.activeElement);
+    const { activeElement: active, body } = document;
+    const held = holder.contains(active) || (cancel.disabled && active === body); // disabled, it loses the focus
     await show(await api.get(pathOf(id), signal));
     if (held) holder.querySelector(".outcome").focus();
   } catch (error) {
@@ -178,7 +194,7 @@ async function pairingWith(job) {
   return element(
     "form",
     {
-      class: "inline",
+      class: "inline unprinted",
       onsubmit: (event) => {
         event.preventDefault();
         navigate("jobs", job.id, "pair", choice.value);
@@ -251,7 +267,7 @@ function files(job) {
   const stem = stemOf(job);
   return element(
     "section",
-    { "aria-labelledby": "files" },
+    { "aria-labelledby": "files", class: "unprinted" },
     element("h2", { id: "files" }, "Download"),
     element(
       "div",
@@ -291,7 +307,7 @@ function attacked(job) {
   if (job.kind !== "swap") return null;
   return element(
     "section",
-    { "aria-labelledby": "attack" },
+    { "aria-labelledby": "attack", class: "unprinted" },
     element("h2", { id: "attack" }, "Is it safe?"),
     element(
       "p",
@@ -307,7 +323,7 @@ function parametersOf(job) {
   const table = session.tables().find((one) => one.digest === job.source.digest);
   return element(
     "details",
-    {},
+    { class: "opens-in-print" },
     element("summary", {}, "Parameters"),
     facts(given.map(([name, value]) => [label(name), shown(written(value))])),
     table && job.kind === "swap"
@@ -326,68 +342,19 @@ function parametersOf(job) {
   );
 }
 
-/** Reruns with the same parameters and the sealed seed, on the retained source or on a table. */
-function rerun(job) {
-  const unnamed = job.kind === "measures" || (job.kind === "attacks" && !job.parameters.job);
-  if (!hasEnded(job) || unnamed) return null;
-  const tables = session.tables();
-  const same = tables.find((one) => one.digest === job.source.digest);
-  const source = element(
-    "select",
-    { id: newId("source") },
-    element("option", { value: "" }, "its own source, while it is kept"),
-    tables.map((one) =>
-      element(
-        "option",
-        { value: one.id },
-        `${shown(one.name)}, ${counted(one.row_count, "row")}${one === same ? " (the same rows)" : ""}`,
-      ),
-    ),
-  );
-  source.value = same?.id ?? "";
-  const said = element("div", { "aria-live": "polite" });
-  const submit = async (event) => {
-    event.preventDefault();
-    said.replaceChildren(element("p", { class: "quiet" }, "Submitting …"));
-    try {
-      const body = source.value ? { source: { buffer: source.value } } : {};
-      const made = await api.post(`${pathOf(job.id)}/rerun`, body, { prefer: "respond-async" });
-      navigate("jobs", made.id);
-    } catch (error) {
-      said.replaceChildren(alarm(error));
-    }
-  };
-  return element(
-    "section",
-    { "aria-labelledby": "rerun", class: "panel" },
-    element("h2", { id: "rerun" }, "Run again"),
-    element(
-      "p",
-      {},
-      "A rerun takes the same parameters and the same sealed seed, and must give the same bytes.",
-    ),
-    element(
-      "form",
-      { class: "inline", onsubmit: submit },
-      element("label", { for: source.id }, "On"),
-      source,
-      element("button", {}, "Run again"),
-    ),
-    said,
-  );
-}
-
 function removal(job) {
   return element(
     "details",
-    {},
+    { class: "unprinted" },
     element("summary", {}, "Delete this job"),
     deletion(
       "Delete this job",
       "Its result, its report and its seed are deleted for good; a line of the audit remains.",
       async () => {
+        const proceed = navigateUnlessLeft();
         await api.send("DELETE", pathOf(job.id));
-        navigate("jobs");
+        session.forgetEntries(job.id);
+        proceed("jobs");
       },
     ),
   );

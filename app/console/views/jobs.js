@@ -2,7 +2,7 @@
 
 import * as api from "../api.js";
 import { jobsHref, labelLink, searchOf } from "../annotations.js";
-import { alarm, element, named, table } from "../dom.js";
+import { alarm, element, named, table, whileDisabled } from "../dom.js";
 import { routeHref } from "../router.js";
 import { moment, number } from "../format.js";
 
@@ -58,19 +58,23 @@ export async function view([given]) {
       ],
     }));
     const all = element("a", { href: "#/jobs" }, "all jobs");
-    const none =
+    const filtered =
       filter.name || filter.label
-        ? [element("p", {}, "No job has that name and label. See ", all, ".")]
-        : [element("p", {}, "None yet. ", element("a", { href: "#/" }, "Protect a table"), ".")];
+        ? "No job has that name and label. See "
+        : STATES.includes(state) && `No job is in the state “${state}”. See `;
+    const none = filtered
+      ? [element("p", {}, filtered, all, ".")]
+      : [element("p", {}, "None yet. ", element("a", { href: "#/" }, "Protect a table"), ".")];
     const heads = ["Job", "Label", "State", "Rows"];
     holder.replaceChildren(...(rows.length ? table("Newest first", heads, rows) : none));
   };
   const said = element("div", {});
   more.addEventListener("click", async () => {
-    more.disabled = true; // a second click would load the same page again
+    const before = jobs.length;
     said.replaceChildren();
-    await load().catch((error) => said.replaceChildren(alarm(error)));
-    more.disabled = false;
+    // disabled, because a second click would load the same page again
+    await whileDisabled(more, () => load().catch((error) => said.replaceChildren(alarm(error))));
+    if (jobs.length > before) holder.querySelectorAll("tbody th a")[before].focus();
   });
   await load();
   return {

@@ -1,6 +1,7 @@
 // View of two jobs next to each other: headlines, parameters that differ, and measures.
 
 import * as api from "../api.js";
+import { isNumber, stringify } from "../exact_json.js";
 import { element, facts, named, shown, table } from "../dom.js";
 import { headlineOf } from "../headline.js";
 import { nameOf } from "./jobs.js";
@@ -62,7 +63,7 @@ async function load(id) {
 function differences(jobs, heads) {
   const given = jobs.map((job) => ({ ...job.parameters, ...job.options }));
   const names = [...new Set(given.flatMap(Object.keys))].filter(
-    (name) => JSON.stringify(given[0][name]) !== JSON.stringify(given[1][name]),
+    (name) => stringify(given[0][name]) !== stringify(given[1][name]),
   );
   if (!names.length) return element("p", {}, "All parameters are equal.");
   return element(
@@ -84,7 +85,7 @@ function differences(jobs, heads) {
 
 /** Returns the numbers in a measure's value by path, down to the second level; values by field are left out. */
 function numbersOf(value, fields, path = "") {
-  if (typeof value === "number") return [[path, value]];
+  if (isNumber(value)) return [[path, value]];
   if (value === null || typeof value !== "object" || Array.isArray(value) || path.includes(".")) return [];
   return Object.entries(value).flatMap(([name, each]) =>
     fields.has(name) || name === "by_field" ? [] : numbersOf(each, fields, path ? `${path}.${name}` : name),

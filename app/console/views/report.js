@@ -2,12 +2,12 @@
 
 import * as api from "../api.js";
 import { alarm, element, named, shown, table } from "../dom.js";
-import { frontierChart, valuesAround } from "../frontier_chart.js";
+import { frontierChart, valuesAround, withLimits } from "../frontier_chart.js";
 import { framed, headlineOf, picturesOf } from "../headline.js";
 import { navigate } from "../router.js";
 import * as session from "../session.js";
 import { counted, number, written } from "../format.js";
-import { figureWords, label } from "../words.js";
+import { figureWords, label, sayOfTable } from "../words.js";
 
 /** Returns {first, last}: headline and pictures, which begin a job's page, and the whole report, which ends it. */
 export async function reportOf(job) {
@@ -24,13 +24,24 @@ export async function reportOf(job) {
     if (report.frontier) first.push(frontier(report.frontier, job));
     first.push(picturesOf(report, page));
     if (report.candidates) inside.push(candidates(report.candidates));
-    inside.push(framed(page, "Report", "report"));
+    inside.push(...printable(framed(page, "Report", "report")));
   } catch (error) {
     if (error.status !== 404 && error.status !== 409) inside.push(alarm(error));
     else inside.push(element("p", { class: "quiet" }, `There is none: ${error.message}`));
   }
   return { first: first.filter(Boolean), last: element("section", { "aria-labelledby": "report" }, inside) };
 }
+
+/** Adds a button that prints the report alone: in the print of the whole page, a frame would be cut anywhere. */
+const printable = (frame) => [
+  element(
+    "div",
+    { class: "actions" },
+    element("button", { type: "button", onclick: () => frame.contentWindow.print() }, "Print the report"),
+  ),
+  element("p", { class: "only-printed" }, "The report is printed by itself: “Print the report” in the console."),
+  frame,
+];
 
 const figure = (value) => (value === undefined || value === null ? "–" : number(value));
 
@@ -71,7 +82,7 @@ function verdict({ state, reasons }, advice) {
       {},
       reasons.map((reason) => element("li", {}, shown(reason))),
     ),
-    advice ? element("p", {}, shown(advice.sentence)) : null,
+    advice ? element("p", {}, shown(sayOfTable(advice.sentence))) : null,
   );
 }
 
@@ -80,7 +91,7 @@ function candidates({ rank_by: names, chosen, table: runs, left_out: reasons, ve
   return element(
     "div",
     {},
-    verdict ? element("p", { class: "warning" }, shown(verdict)) : null,
+    verdict ? element("p", { class: "warning" }, shown(sayOfTable(verdict))) : null,
     quiet([
       ...unranked(reasons),
       ...(runs.some((run) => run.guarantee)
@@ -113,18 +124,30 @@ const attackers = (fields) =>
       ]
     : [];
 
-/** Lists the figures of a point that are on no axis, with their range over the runs. */
-function figuresOf({ figures, ranges }, axes, words) {
+/** Says what else the intervals of the figures on the axes cover. */
+const covered = (names, figures, words) =>
+  [...new Set(names)]
+    .filter((name) => figures?.[name]?.interval_covers)
+    .map((name) => `In brackets after ${words(name)}: its 95 % interval for other ${figures[name].interval_covers}.`);
+
+/** Lists the figures of a point that are on no axis, with their intervals, collapsed; older reports have ranges over runs. */
+function figuresOf({ figures, intervals, ranges }, axes, words, which) {
   const others = Object.entries(figures ?? {}).filter(([name]) => !axes.includes(name));
   if (!others.length) return "–";
-  const range = ([least, most]) => (least === most ? "" : ` (${number(least)} to ${number(most)})`);
-  return element(
+  const limits = (name) => {
+    if (intervals) return intervals[name];
+    const [low, high] = ranges?.[name] ?? [];
+    return ranges ? { low, high } : undefined;
+  };
+  const list = element(
     "ul",
     { class: "parameters" },
     others.map(([name, value]) =>
-      element("li", { title: name }, `${words(name)}: ${number(value)}${range(ranges?.[name] ?? [value, value])}`),
+      element("li", { title: name }, `${words(name)}: ${withLimits(value, limits(name))}`),
     ),
   );
+  const summary = element("summary", {}, `${counted(others.length, "figure")} `, element("span", { class: "hidden-words" }, `of point ${which}`));
+  return element("details", { class: "opens-in-print" }, summary, list);
 }
 
 /** Creates the table of combinations, frontier first, each with a button to use it. */
@@ -162,7 +185,7 @@ function frontier(compared, job) {
   return element(
     "section",
     { "aria-label": "Comparison" },
-    verdict ? element("p", { class: none ? "warning" : "good" }, shown(verdict)) : null,
+    verdict ? element("p", { class: none ? "warning" : "good" }, shown(sayOfTable(verdict))) : null,
     chart,
     picked,
     element(
@@ -176,10 +199,16 @@ function frontier(compared, job) {
       : element(
           "p",
           { class: "good" },
-          `You said that ${compared.matters} matters more: point ${recommended + 1}, ${points[recommended].service}, is the best by it.`,
+          `You said that ${compared.matters} matters more: point ${recommended + 1}, ${points[recommended].service}, is the best by it.${close(compared)}`,
         ),
-    quiet([...attackers(attacked), ...constant, ...chance, ...unranked(passed, words)]),
-    table(
+    quiet([
+      ...attackers(attacked),
+      ...constant,
+      ...chance,
+      ...covered([risk, utility], compared.figures, words),
+      ...unranked(passed, words),
+    ]),
+    element("div", { class: "comparison" }, table(
       "All combinations",
       [
         "Service",
@@ -205,17 +234,26 @@ function frontier(compared, job) {
             point.error ? element("p", { class: "fault" }, shown(point.error)) : null,
             ...faults(point).map((fault) => element("p", { class: "fault" }, fault)),
             ...epsilons(point).map((stated) => element("p", {}, stated)),
+            ...hardlyBetter(point).map((stated) => element("p", {}, stated)),
           ],
-          figure(point.risk),
-          figure(point.utility),
+          point.risk === undefined ? "–" : withLimits(point.risk, point.risk_interval),
+          point.utility === undefined ? "–" : withLimits(point.utility, point.utility_interval),
           (point.protects ?? []).map(shown).join(", ") || "–",
-          figuresOf(point, [risk, utility], words),
+          figuresOf(point, [risk, utility], words, points.indexOf(point) + 1),
           source && !point.error ? take(point) : "",
         ],
       })),
-    ),
+    )),
   );
 }
+
+/** Names the points that differ from the recommended one by no more than the uncertainty. */
+const close = ({ recommended_within_uncertainty: others }) =>
+  others ? ` Point ${others.map((index) => index + 1).join(", ")} differs from it by no more than the uncertainty.` : "";
+
+/** Names the points that are better by no more than the uncertainty. */
+const hardlyBetter = ({ within_uncertainty_of: better }) =>
+  better ? [`worse than point ${better.map((index) => index + 1).join(", ")} by no more than the uncertainty`] : [];
 
 /** Describes a point of the chart, with buttons to run it and to try values around it. */
 function taken(point, which, points, source) {

@@ -5,7 +5,8 @@ import { Unreadable } from "../inputs.js";
 import { alarm, element, facts, shown } from "../dom.js";
 import { glossed } from "../glossary.js";
 import { form, point, pointToUnreadable } from "../form.js";
-import { navigate } from "../router.js";
+import { inForm } from "../problem_words.js";
+import { navigateUnlessLeft } from "../router.js";
 import { ROLE_OPTIONS, suggesting, suggestion, WEIGHT_OPTIONS } from "../roles.js";
 import { resolverOf } from "../schema_controls.js";
 import * as session from "../session.js";
@@ -47,6 +48,7 @@ export async function view([id, identifier]) {
     const report = resolverOf(document)(schema).properties.report.default; // a default has no value of its own
     return { parameters: parameters.value(), options: { report, ...withoutSeed(options.value()) } };
   });
+  if (draft) keep(); // a reload would bring back what was entered before
   const call = () => ({
     source: { buffer: id },
     parameters: parameters.value(),
@@ -137,22 +139,25 @@ export const withoutSeed = ({ seed, ...others }) => others;
  * called after each change of the form.
  */
 export function requestForm(path, call, parts, inside, planned, { asked = {}, keep = () => {} } = {}) {
-  const output = element("div", { class: "said", "aria-live": "polite" });
+  const said = element("p", { class: "quiet", role: "status" });
+  const output = element("div", { class: "said" });
   const preview = element("button", { type: "button" }, "Preview");
   const run = element("button", { class: "primary" }, "Run");
   const attempt = async (words, ask) => {
     point(parts, []);
     preview.disabled = run.disabled = true;
-    output.replaceChildren(element("p", { class: "quiet" }, words));
+    output.replaceChildren();
+    said.textContent = words;
     try {
       await ask();
     } catch (error) {
       const placeless = point(parts, error.errors ?? []);
-      const alert = alarm({ title: error.title, message: error.message, others: error.others ?? [] });
+      const alert = alarm(inForm(error, parts));
       output.replaceChildren(alert);
       if (error instanceof Unreadable) pointToUnreadable(error);
       else if (placeless.length || !error.errors?.length) alert.focus();
     } finally {
+      said.textContent = "";
       preview.disabled = run.disabled = false;
     }
   };
@@ -168,11 +173,13 @@ export function requestForm(path, call, parts, inside, planned, { asked = {}, ke
       plan.focus();
     }),
   );
+  const create = api.postOnce();
   const submit = (event) => {
     event.preventDefault();
+    const proceed = navigateUnlessLeft();
     attempt("Submitting …", async () => {
-      const job = await api.post(path, call(), { prefer: "respond-async" });
-      navigate("jobs", job.id);
+      const job = await create(path, call(), { prefer: "respond-async" });
+      proceed("jobs", job.id);
     });
   };
   return element(
@@ -186,6 +193,7 @@ export function requestForm(path, call, parts, inside, planned, { asked = {}, ke
       run,
       element("span", { class: "quiet" }, "A preview stores nothing."),
     ),
+    said,
     output,
   );
 }

@@ -7,7 +7,7 @@ import { glossed } from "../glossary.js";
 import { fieldsSection, headerDoubt } from "./fields.js";
 import { element, facts, named, shown } from "../dom.js";
 import { firstRows } from "../rows_table.js";
-import { routeHref } from "../router.js";
+import { navigateUnlessLeft, routeHref } from "../router.js";
 import { guess } from "../roles.js";
 import * as session from "../session.js";
 import { counted, moment, number } from "../format.js";
@@ -19,7 +19,10 @@ const profiles = new Map();
 /** Returns {buffer, profile, fields, name}; fields have profile, role and guess. Throws Problem. */
 export async function loadTable(id) {
   const path = `v1/buffers/${encodeURIComponent(id)}`;
-  const buffer = await api.get(path);
+  const buffer = await api.get(path).catch((error) => {
+    if (error.status === 404) session.forget(id); // deleted in another tab, or expired
+    throw error;
+  });
   session.remember(buffer, buffer.name);
   const profile =
     profiles.get(id) ?? (await api.get(`${path}/profile?rows=${FIRST_ROWS}`).catch(() => null)); // not allowed
@@ -166,9 +169,10 @@ function removal(id) {
       "Delete the table from the service now, instead of at its expiry. Jobs that ran on it keep their results.",
     ),
     deletion("Delete this table", "The table is deleted from the service for good.", async () => {
+      const proceed = navigateUnlessLeft();
       await api.send("DELETE", `v1/buffers/${encodeURIComponent(id)}`);
       session.forget(id);
-      location.hash = "#/";
+      proceed();
     }),
   );
 }

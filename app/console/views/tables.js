@@ -3,9 +3,10 @@
 import * as api from "../api.js";
 import { searchOf } from "../annotations.js";
 import { alarm, element, named, newId } from "../dom.js";
-import { form } from "../form.js";
+import { form, point } from "../form.js";
 import { checkFirstLine } from "../header_check.js";
-import { navigate } from "../router.js";
+import { navigate, navigateUnlessLeft } from "../router.js";
+import { inForm } from "../problem_words.js";
 import { people } from "../sample_table.js";
 import * as session from "../session.js";
 import { counted, moment } from "../format.js";
@@ -43,7 +44,8 @@ const MOST_FOUND = 100;
 
 export async function view() {
   const writing = await writingForm();
-  const said = element("div", { "aria-live": "polite" });
+  const said = element("div", { role: "status" });
+  const answer = element("div", {});
   const input = element("input", {
     type: "file",
     id: newId("file"),
@@ -57,17 +59,20 @@ export async function view() {
     input.value = "";
     if (Object.hasOwn(OTHER_PROGRAMS, suffixOf(file))) {
       const problem = alarm({ title: "This file cannot be read", message: OTHER_PROGRAMS[suffixOf(file)] });
-      said.replaceChildren(problem);
+      answer.replaceChildren(problem);
       problem.focus();
       return;
     }
     const csv = typeOf(file) === "text/csv";
-    const first = csv ? await checkFirstLine(file, options.delimiter).catch(() => null) : null;
-    if (first && !options.delimiter) options = { ...options, delimiter: first.delimiter };
-    if (first?.why && options.header === undefined) said.replaceChildren(doubt(first, file, options, send));
+    const first = csv ? await checkFirstLine(file, options).catch(() => null) : null;
+    if (first) options = { ...options, delimiter: first.delimiter, ...(first.encoding ? { encoding: first.encoding } : {}) };
+    if (first?.why && options.header === undefined) answer.replaceChildren(doubt(first, file, options, send));
     else await send(file, options);
   };
   const send = async (file, options) => {
+    const proceed = navigateUnlessLeft();
+    answer.replaceChildren();
+    sample.disabled = true; // a second click would make a second table
     said.replaceChildren(
       element("p", {}, "Uploading ", named(file.name), " …"),
       element("progress", { "aria-label": "Upload" }),
@@ -76,13 +81,31 @@ export async function view() {
       const buffer = await upload(file, options);
       session.remember(buffer, file.name);
       await keepName(buffer, file.name);
-      navigate("tables", buffer.id);
+      proceed("tables", buffer.id);
     } catch (error) {
-      const problem = alarm(error);
-      said.replaceChildren(problem);
+      const problem = alarm(inForm(error, writing.parts));
+      said.replaceChildren();
+      answer.replaceChildren(problem);
+      sample.disabled = false;
+      point(writing.parts, error.errors ?? []);
+      if (error.status === 422 && typeOf(file) === "text/csv") {
+        written.open = true;
+        problem.append(element("p", {}, "If “How the CSV is written”, above, does not fit the file, correct it there and choose the file again."));
+      }
       problem.focus();
     }
   };
+  const sample = element(
+    "button",
+    { type: "button", onclick: () => take(new File([people()], "people.csv", { lastModified: 0 }), {}) },
+    "Try with made-up people",
+  );
+  const written = element(
+    "details",
+    { class: "more" },
+    element("summary", {}, "How the CSV is written"),
+    writing.node,
+  );
   const zone = element(
     "div",
     {
@@ -105,7 +128,7 @@ export async function view() {
       { class: "quiet" },
       "Choose it, or drop it here. It is stored encrypted, and deleted at its expiry.",
     ),
-    element("details", { class: "more" }, element("summary", {}, "How the CSV is written"), writing.node),
+    written,
   );
   return {
     help: "console",
@@ -119,16 +142,13 @@ export async function view() {
       ),
       zone,
       said,
+      answer,
       element(
         "section",
         { class: "panel", "aria-labelledby": "try" },
         element("h2", { id: "try" }, "No table at hand?"),
         element("p", {}, "A thousand people who do not exist, made up in this browser."),
-        element(
-          "button",
-          { type: "button", onclick: () => take(new File([people()], "people.csv"), {}) },
-          "Try with made-up people",
-        ),
+        sample,
       ),
       tableList(),
     ],
@@ -153,14 +173,19 @@ const suffixOf = (file) => {
 
 const typeOf = (file) => TYPES[suffixOf(file)] ?? file.type;
 
-/** Uploads the file and returns its buffer. */
+const createOnce = api.once();
+
+/** Uploads the file and returns its buffer. The same file after a lost response makes no second one. */
 async function upload(file, options) {
   const zipped = /\.gz$/i.test(file.name);
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(options))
     [value].flat().forEach((each) => query.append(name, each));
   const headers = { "content-type": typeOf(file), ...(zipped ? { "content-encoding": "gzip" } : {}) };
-  return (await api.send("POST", `v1/buffers?${query}`, { body: file, headers })).json();
+  const identity = [file.name, file.size, file.lastModified, `${query}`].join("\n");
+  return createOnce(identity, async (key) =>
+    api.json(await api.send("POST", `v1/buffers?${query}`, { body: file, headers: { ...headers, ...key } })),
+  );
 }
 
 /** Stores the file's name as the table's. It may name a person, so it is not sent in the address of the upload. */
@@ -218,15 +243,18 @@ const cards = (tables) =>
 
 /** Creates the search for tables that other tabs have uploaded. */
 function finder() {
-  const holder = element("div", { "aria-live": "polite" });
+  const said = element("p", { class: "quiet", role: "status" });
+  const holder = element("div", {});
   const find = async (wanted) => {
     const given = Object.entries(wanted).filter(([, value]) => value);
     const query = new URLSearchParams([...given, ["page_size", MOST_FOUND]]);
     try {
       const { buffers, next_page_token: more } = await api.get(`v1/buffers?${query}`);
       const words = more ? `The newest ${MOST_FOUND}; there are more.` : counted(buffers.length, "table");
-      holder.replaceChildren(element("p", { class: "quiet" }, words), cards(buffers));
+      said.textContent = words;
+      holder.replaceChildren(cards(buffers));
     } catch (error) {
+      said.textContent = "";
       holder.replaceChildren(alarm(error));
     }
   };
@@ -235,6 +263,7 @@ function finder() {
     { class: "more" },
     element("summary", {}, "Find a table of another tab or of your project"),
     searchOf("Tables", {}, find),
+    said,
     holder,
   );
 }

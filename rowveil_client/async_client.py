@@ -4,8 +4,9 @@ import asyncio
 import json
 import tempfile
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any, Self, Unpack
 
 import httpx
@@ -23,13 +24,26 @@ from rowveil_client.calls import (
     run_call,
     run_of,
 )
-from rowveil_client.client import is_final, waits
 from rowveil_client.problem import Problem, checked
 from rowveil_client.progress import is_interactive, progress_bar, show
-from rowveil_client.tables import ARROW, T, arrow_stream, as_arrow
+from rowveil_client.retries import (
+    ONCE,
+    TEMPORARY,
+    Patience,
+    idempotency_key,
+    is_final,
+    limits,
+    pauses,
+    repeated_async,
+    requested_pause,
+)
+from rowveil_client.tables import ARROW, ByteReader, T, arrow_stream, as_arrow, whole_table
 
 _SPOOLED = 1 << 26
 """Bytes of a response that are kept in memory before they are put into a temporary file."""
+
+_PIECE = 1 << 20
+"""Bytes of it that are read at a time."""
 
 
 class AsyncRowveil:
@@ -39,15 +53,39 @@ class AsyncRowveil:
     """
 
     def __init__(
-        self, url: str, key: str | None = None, *, progress: bool | None = None, timeout: float = 60.0
+        self,
+        url: str,
+        key: str | None = None,
+        *,
+        progress: bool | None = None,
+        timeout: float = 60.0,
+        retry_seconds: float = 20.0,
+        connect_seconds: float = 5.0,
     ) -> None:
-        """``key``: an API key. ``progress``: show a bar; by default in terminals and notebooks.
+        """Keep the arguments; the first call connects.
 
-        ``timeout``: seconds of silence before a request fails. A job may run for as long as it takes.
+        Parameters
+        ----------
+        url
+            Address of the service.
+        key
+            API key.
+        progress
+            Whether to show a bar. Default: in terminals and notebooks.
+        timeout
+            Seconds of silence before a request fails, at most 10 for a connection. A job may run for as long
+            as it takes.
+        retry_seconds
+            Seconds for which a request is repeated that got no whole answer, or that the service asks to
+            repeat; 0: no request is repeated.
+        connect_seconds
+            The same for connections that fail as long as nothing has answered this client, because the
+            address may be wrong; at most ``retry_seconds``. An unknown host is an error at once.
         """
         headers = {} if key is None else {"authorization": f"Bearer {key}"}
-        self._client = httpx.AsyncClient(base_url=url, headers=headers, timeout=timeout)
+        self._client = httpx.AsyncClient(base_url=url, headers=headers, timeout=limits(timeout))
         self._silence = timeout
+        self._patience = Patience(retry_seconds, connect_seconds)
         self._shown = is_interactive() if progress is None else progress
         self.job: dict[str, Any] = {}
         """Job of the last call, from its acceptance on: id, outcome, events and digests."""
@@ -121,9 +159,9 @@ class AsyncRowveil:
         members = {name: asked.pop(name) for name in names & asked.keys()}
         call = run_call(service, as_arrow(table)[0], members, asked)
         async with self._uploaded(call.tables) as sources:
-            plan: dict[str, Any] = checked(
-                await self._client.post(call.path, json=call.body(sources, validate_only=True))
-            ).json()["plan"]
+            body = call.body(sources, validate_only=True)
+            answer = await self._send("POST", call.path, json=body)
+        plan: dict[str, Any] = answer["plan"]
         return plan
 
     async def measure(
@@ -177,13 +215,12 @@ class AsyncRowveil:
 
     async def report(self) -> dict[str, Any]:
         """Return the report of the last call. Raises Problem."""
-        report: dict[str, Any] = checked(await self._client.get(f"/v1/jobs/{self.job['id']}/report")).json()
+        report: dict[str, Any] = await self._send("GET", f"/v1/jobs/{self.job['id']}/report")
         return report
 
     async def manifest(self) -> dict[str, Any]:
         """Return the signed manifest of the last call. Raises Problem."""
-        answer = await self._client.get(f"/v1/jobs/{self.job['id']}/manifest")
-        manifest: dict[str, Any] = checked(answer).json()
+        manifest: dict[str, Any] = await self._send("GET", f"/v1/jobs/{self.job['id']}/manifest")
         return manifest
 
     async def jobs(self, *, name: str | None = None, label: str | None = None) -> list[dict[str, Any]]:
@@ -191,10 +228,10 @@ class AsyncRowveil:
 
         Raises Problem.
         """
-        page = checked(await self._client.get("/v1/jobs", params=listing(name, label))).json()
+        page = await self._send("GET", "/v1/jobs", params=listing(name, label))
         found: list[dict[str, Any]] = page["jobs"]
         while "next_page_token" in page:
-            page = checked(await self._client.get("/v1/jobs", params=listing(name, label, page))).json()
+            page = await self._send("GET", "/v1/jobs", params=listing(name, label, page))
             found += page["jobs"]
         return found
 
@@ -206,11 +243,11 @@ class AsyncRowveil:
         What is None stays. Raises Problem.
         """
         path = f"/v1/jobs/{self.job['id']}"
-        self.job = checked(await self._client.patch(path, json=changes(name, label, notes))).json()
+        self.job = await self._send("PATCH", path, json=changes(name, label, notes))
 
     async def cancel(self) -> None:
         """Cancel the job of the last call, which another task may wait for. Raises Problem."""
-        checked(await self._client.post(f"/v1/jobs/{self.job['id']}/cancel"))
+        await self._send("POST", f"/v1/jobs/{self.job['id']}/cancel")
 
     async def close(self) -> None:
         """Close the connections."""
@@ -230,18 +267,28 @@ class AsyncRowveil:
             for role, table in tables.items():
                 buffers[role] = await self._upload(table)
             yield {role: {"buffer": buffer} for role, buffer in buffers.items()}
-        finally:
-            with suppress(httpx.TransportError):  # the service also deletes them at their expiry
-                for buffer in buffers.values():
-                    await self._client.delete(f"/v1/buffers/{buffer}")
+        except BaseException:
+            await self._delete(buffers.values(), ONCE)
+            raise
+        await self._delete(buffers.values(), self._patience)
+
+    async def _delete(self, buffers: Iterable[str], patience: Patience) -> None:
+        """Delete buffers, which the service also does at their expiry: a failure is no error of the run."""
+
+        async def attempt(buffer: str) -> None:
+            answer = await self._client.delete(f"/v1/buffers/{buffer}")
+            if answer.status_code != httpx.codes.NOT_FOUND:  # an attempt without an answer deleted it
+                checked(answer)
+
+        with suppress(httpx.TransportError, Problem):
+            for buffer in buffers:
+                await repeated_async(partial(attempt, buffer), patience)
 
     async def _run_job(self, call: Call) -> None:
         """Submit a job and wait for its end; cancel it if this task is cancelled. Raises Problem."""
         async with self._uploaded(call.tables) as sources:
-            answer = await self._client.post(
-                call.path, json=call.body(sources), headers={"prefer": "respond-async"}
-            )
-            self.job = checked(answer).json()
+            headers = {"prefer": "respond-async"}
+            self.job = await self._send("POST", call.path, headers=headers, json=call.body(sources))
             try:
                 self.job = await self._ended(self.job["id"])
             except asyncio.CancelledError:
@@ -256,24 +303,40 @@ class AsyncRowveil:
             for chunk in arrow_stream(table):
                 yield chunk
 
-        headers = {"content-type": ARROW}
-        answer = await self._client.post("/v1/buffers", content=content(), headers=headers)
-        buffer: str = checked(answer).json()["id"]
-        return buffer
+        headers = {"content-type": ARROW} | idempotency_key("POST")
+
+        async def upload() -> str:
+            answer = await self._client.post("/v1/buffers", content=content(), headers=headers)
+            buffer: str = checked(answer).json()["id"]
+            return buffer
+
+        return await repeated_async(upload, self._patience)
+
+    async def _send(
+        self, method: str, path: str, headers: dict[str, str] | None = None, **request: Any
+    ) -> Any:
+        """Send a request, repeatedly if needed, and return the content of the answer. Raises Problem."""
+        sent = (headers or {}) | idempotency_key(method)
+
+        async def attempt() -> Any:
+            return checked(await self._client.request(method, path, headers=sent, **request)).json()
+
+        return await repeated_async(attempt, self._patience)
 
     async def _ended(self, job_id: str) -> dict[str, Any]:
         """Wait for the end of the job and return it, also across a restart of the service."""
         heard = time.monotonic()
         with progress_bar(self._shown) as bar:
-            for seconds in waits():
+            for seconds in pauses():
                 async for update in self._events(job_id):
                     show(bar, update)
                     heard = time.monotonic()
                 try:
                     job: dict[str, Any] = checked(await self._client.get(f"/v1/jobs/{job_id}")).json()
-                except (httpx.TransportError, Problem) as error:
+                except TEMPORARY as error:
                     if is_final(error) or time.monotonic() - heard > self._silence:
                         raise
+                    seconds = max(seconds, requested_pause(error))
                 else:
                     heard = time.monotonic()
                     if job["state"] not in ("queued", "running"):
@@ -289,10 +352,13 @@ class AsyncRowveil:
                 async for line in answer.aiter_lines():
                     if line.startswith("data:"):
                         yield json.loads(line.removeprefix("data:"))
-        except httpx.TransportError:
+        except (httpx.TransportError, ValueError):  # a proxy may end a cut stream in order, within a line
             return
 
     async def _rows(self, job_id: str) -> pa.Table:
+        return await repeated_async(lambda: self._read_rows(job_id), self._patience)
+
+    async def _read_rows(self, job_id: str) -> pa.Table:
         request = self._client.stream("GET", f"/v1/jobs/{job_id}/rows", headers={"accept": ARROW})
         with tempfile.SpooledTemporaryFile(_SPOOLED) as content:
             async with request as answer:
@@ -301,4 +367,5 @@ class AsyncRowveil:
                 async for chunk in checked(answer).aiter_bytes():
                     content.write(chunk)
             content.seek(0)
-            return await asyncio.to_thread(lambda: pa.ipc.open_stream(content).read_all())
+            pieces = iter(lambda: content.read(_PIECE), b"")
+            return await asyncio.to_thread(lambda: whole_table(ByteReader(pieces)))

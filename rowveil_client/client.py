@@ -1,10 +1,10 @@
 """Client with blocking calls."""
 
-import io
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any, Self, Unpack
 
 import httpx
@@ -24,25 +24,57 @@ from rowveil_client.calls import (
 )
 from rowveil_client.problem import Problem, checked
 from rowveil_client.progress import is_interactive, progress_bar, show
-from rowveil_client.tables import ARROW, ByteReader, T, arrow_stream, as_arrow
-
-LOOK_AGAIN_SECONDS = (0.1, 0.5, 2.0)
-AWAY = (502, 503, 504)  # of the service, or of a proxy that cannot reach it
+from rowveil_client.retries import (
+    ONCE,
+    TEMPORARY,
+    Patience,
+    idempotency_key,
+    is_final,
+    limits,
+    pauses,
+    repeated,
+    requested_pause,
+)
+from rowveil_client.tables import ARROW, ByteReader, T, arrow_stream, as_arrow, whole_table
 
 
 class Rowveil:
     """Connection to a service with an API key. Use it as a context manager, or call `close`."""
 
     def __init__(
-        self, url: str, key: str | None = None, *, progress: bool | None = None, timeout: float = 60.0
+        self,
+        url: str,
+        key: str | None = None,
+        *,
+        progress: bool | None = None,
+        timeout: float = 60.0,
+        retry_seconds: float = 20.0,
+        connect_seconds: float = 5.0,
     ) -> None:
-        """``key``: an API key. ``progress``: show a bar; by default in terminals and notebooks.
+        """Keep the arguments; the first call connects.
 
-        ``timeout``: seconds of silence before a request fails. A job may run for as long as it takes.
+        Parameters
+        ----------
+        url
+            Address of the service.
+        key
+            API key.
+        progress
+            Whether to show a bar. Default: in terminals and notebooks.
+        timeout
+            Seconds of silence before a request fails, at most 10 for a connection. A job may run for as long
+            as it takes.
+        retry_seconds
+            Seconds for which a request is repeated that got no whole answer, or that the service asks to
+            repeat; 0: no request is repeated.
+        connect_seconds
+            The same for connections that fail as long as nothing has answered this client, because the
+            address may be wrong; at most ``retry_seconds``. An unknown host is an error at once.
         """
         headers = {} if key is None else {"authorization": f"Bearer {key}"}
-        self._client = httpx.Client(base_url=url, headers=headers, timeout=timeout)
+        self._client = httpx.Client(base_url=url, headers=headers, timeout=limits(timeout))
         self._silence = timeout
+        self._patience = Patience(retry_seconds, connect_seconds)
         self._shown = is_interactive() if progress is None else progress
         self.job: dict[str, Any] = {}
         """Job of the last call, from its acceptance on: id, outcome, events and digests."""
@@ -147,9 +179,9 @@ class Rowveil:
         members = {name: asked.pop(name) for name in names & asked.keys()}
         call = run_call(service, as_arrow(table)[0], members, asked)
         with self._uploaded(call.tables) as sources:
-            plan: dict[str, Any] = checked(
-                self._client.post(call.path, json=call.body(sources, validate_only=True))
-            ).json()["plan"]
+            body = call.body(sources, validate_only=True)
+            answer = self._send("POST", call.path, json=body)
+        plan: dict[str, Any] = answer["plan"]
         return plan
 
     def measure(
@@ -266,13 +298,12 @@ class Rowveil:
 
     def report(self) -> dict[str, Any]:
         """Return the report of the last call. Raises Problem."""
-        report: dict[str, Any] = checked(self._client.get(f"/v1/jobs/{self.job['id']}/report")).json()
+        report: dict[str, Any] = self._send("GET", f"/v1/jobs/{self.job['id']}/report")
         return report
 
     def manifest(self) -> dict[str, Any]:
         """Return the signed manifest of the last call. Raises Problem."""
-        answer = self._client.get(f"/v1/jobs/{self.job['id']}/manifest")
-        manifest: dict[str, Any] = checked(answer).json()
+        manifest: dict[str, Any] = self._send("GET", f"/v1/jobs/{self.job['id']}/manifest")
         return manifest
 
     def jobs(self, *, name: str | None = None, label: str | None = None) -> list[dict[str, Any]]:
@@ -280,10 +311,10 @@ class Rowveil:
 
         Raises Problem.
         """
-        page = checked(self._client.get("/v1/jobs", params=listing(name, label))).json()
+        page = self._send("GET", "/v1/jobs", params=listing(name, label))
         found: list[dict[str, Any]] = page["jobs"]
         while "next_page_token" in page:
-            page = checked(self._client.get("/v1/jobs", params=listing(name, label, page))).json()
+            page = self._send("GET", "/v1/jobs", params=listing(name, label, page))
             found += page["jobs"]
         return found
 
@@ -295,11 +326,11 @@ class Rowveil:
         What is None stays. Raises Problem.
         """
         path = f"/v1/jobs/{self.job['id']}"
-        self.job = checked(self._client.patch(path, json=changes(name, label, notes))).json()
+        self.job = self._send("PATCH", path, json=changes(name, label, notes))
 
     def cancel(self) -> None:
         """Cancel the job of the last call, which another thread may wait for. Raises Problem."""
-        checked(self._client.post(f"/v1/jobs/{self.job['id']}/cancel"))
+        self._send("POST", f"/v1/jobs/{self.job['id']}/cancel")
 
     def close(self) -> None:
         """Close the connections."""
@@ -319,27 +350,49 @@ class Rowveil:
             for role, table in tables.items():
                 buffers[role] = self._upload(table)
             yield {role: {"buffer": buffer} for role, buffer in buffers.items()}
-        finally:
-            with suppress(httpx.TransportError):  # the service also deletes them at their expiry
-                for buffer in buffers.values():
-                    self._client.delete(f"/v1/buffers/{buffer}")
+        except BaseException:
+            self._delete(buffers.values(), ONCE)
+            raise
+        self._delete(buffers.values(), self._patience)
+
+    def _delete(self, buffers: Iterable[str], patience: Patience) -> None:
+        """Delete buffers, which the service also does at their expiry: a failure is no error of the run."""
+
+        def attempt(buffer: str) -> None:
+            answer = self._client.delete(f"/v1/buffers/{buffer}")
+            if answer.status_code != httpx.codes.NOT_FOUND:  # an attempt without an answer deleted it
+                checked(answer)
+
+        with suppress(httpx.TransportError, Problem):
+            for buffer in buffers:
+                repeated(partial(attempt, buffer), patience)
 
     def _run_job(self, call: Call) -> None:
         """Submit a job and wait for its end. Raises Problem."""
         with self._uploaded(call.tables) as sources:
-            answer = self._client.post(
-                call.path, json=call.body(sources), headers={"prefer": "respond-async"}
-            )
-            self.job = checked(answer).json()
+            headers = {"prefer": "respond-async"}
+            self.job = self._send("POST", call.path, headers=headers, json=call.body(sources))
             self.job = self._ended(self.job["id"])
         if self.job["state"] != "succeeded":
             raise Problem(self.job.get("error") or {"detail": f"the job was {self.job['state']}"})
 
     def _upload(self, table: pa.Table) -> str:
-        headers = {"content-type": ARROW}
-        answer = self._client.post("/v1/buffers", content=arrow_stream(table), headers=headers)
-        buffer: str = checked(answer).json()["id"]
-        return buffer
+        headers = {"content-type": ARROW} | idempotency_key("POST")
+
+        def upload() -> str:
+            answer = self._client.post("/v1/buffers", content=arrow_stream(table), headers=headers)
+            buffer: str = checked(answer).json()["id"]
+            return buffer
+
+        return repeated(upload, self._patience)
+
+    def _send(self, method: str, path: str, headers: dict[str, str] | None = None, **request: Any) -> Any:
+        """Send a request, repeatedly if needed, and return the content of the answer. Raises Problem."""
+        sent = (headers or {}) | idempotency_key(method)
+        return repeated(
+            lambda: checked(self._client.request(method, path, headers=sent, **request)).json(),
+            self._patience,
+        )
 
     def _ended(self, job_id: str) -> dict[str, Any]:
         """Wait for the end of the job and return it.
@@ -349,15 +402,16 @@ class Rowveil:
         """
         heard = time.monotonic()
         with progress_bar(self._shown) as bar:
-            for seconds in waits():
+            for seconds in pauses():
                 for update in self._events(job_id):
                     show(bar, update)
                     heard = time.monotonic()
                 try:
                     job: dict[str, Any] = checked(self._client.get(f"/v1/jobs/{job_id}")).json()
-                except (httpx.TransportError, Problem) as error:
+                except TEMPORARY as error:
                     if is_final(error) or time.monotonic() - heard > self._silence:
                         raise
+                    seconds = max(seconds, requested_pause(error))
                 else:
                     heard = time.monotonic()
                     if job["state"] not in ("queued", "running"):
@@ -373,25 +427,14 @@ class Rowveil:
                 for line in answer.iter_lines():
                     if line.startswith("data:"):
                         yield json.loads(line.removeprefix("data:"))
-        except httpx.TransportError:
+        except (httpx.TransportError, ValueError):  # a proxy may end a cut stream in order, within a line
             return
 
     def _rows(self, job_id: str) -> pa.Table:
+        return repeated(lambda: self._read_rows(job_id), self._patience)
+
+    def _read_rows(self, job_id: str) -> pa.Table:
         with self._client.stream("GET", f"/v1/jobs/{job_id}/rows", headers={"accept": ARROW}) as answer:
             if answer.is_error:
                 answer.read()
-            # Arrow takes a short read for the end of the file: the buffer completes each read.
-            with io.BufferedReader(ByteReader(checked(answer).iter_bytes())) as content:
-                return pa.ipc.open_stream(content).read_all()
-
-
-def waits() -> Iterator[float]:
-    """Yield the seconds between two looks at a job, for ever."""
-    yield from LOOK_AGAIN_SECONDS
-    while True:
-        yield LOOK_AGAIN_SECONDS[-1]
-
-
-def is_final(error: Exception) -> bool:
-    """Return whether an error while waiting is the service's own answer, and not its absence."""
-    return isinstance(error, Problem) and error.status not in AWAY
+            return whole_table(ByteReader(checked(answer).iter_bytes()))

@@ -1,5 +1,7 @@
 """Error responses of the service."""
 
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 import httpx
@@ -8,7 +10,7 @@ import httpx
 class Problem(Exception):
     """Error response of the service: a problem document (RFC 9457)."""
 
-    def __init__(self, document: dict[str, Any]) -> None:
+    def __init__(self, document: dict[str, Any], retry_after: float | None = None) -> None:
         """``document``: the problem document; for the error page of a proxy, only its status."""
         super().__init__(document)
         self.status: int = document.get("status", 0)
@@ -16,6 +18,8 @@ class Problem(Exception):
         self.detail: str = document.get("detail", "")
         self.errors: list[dict[str, str]] = document.get("errors", [])
         """Errors with location: ``pointer`` and ``message``."""
+        self.retry_after = retry_after
+        """Seconds after which the service asks to repeat the request; None if it does not."""
 
     def __str__(self) -> str:
         return self.detail
@@ -31,4 +35,17 @@ def checked(answer: httpx.Response) -> httpx.Response:
         document = None
     if not isinstance(document, dict) or "detail" not in document:  # of a proxy
         document = {"status": answer.status_code, "detail": f"{answer.status_code} {answer.reason_phrase}"}
-    raise Problem(document)
+    raise Problem(document, _seconds(answer.headers.get("retry-after", "")))
+
+
+def _seconds(retry_after: str) -> float | None:
+    """Return the seconds of a `Retry-After`, a number or a date (RFC 9110); None if it is neither."""
+    if retry_after.isdecimal():
+        return float(retry_after)
+    try:
+        moment = parsedate_to_datetime(retry_after)
+    except ValueError:
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return max((moment - datetime.now(UTC)).total_seconds(), 0.0)

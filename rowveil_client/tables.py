@@ -4,12 +4,16 @@ import io
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
+import httpx
 import pyarrow as pa
 
 T = TypeVar("T")
 """Type of the table, in and out."""
 
 ARROW = "application/vnd.apache.arrow.stream"
+
+_END = b"\xff\xff\xff\xff\0\0\0\0"
+"""Marker at the end of an Arrow stream."""
 
 
 def as_arrow(table: T) -> tuple[pa.Table, Callable[[pa.Table], T]]:
@@ -61,6 +65,13 @@ class ByteReader(io.RawIOBase):
         super().__init__()
         self._pieces = pieces
         self._left = b""
+        self._tail = b""
+        self._exhausted = False
+
+    @property
+    def ended_early(self) -> bool:
+        """Whether the bytes have ended without the marker of the end of an Arrow stream."""
+        return self._exhausted and self._tail != _END
 
     def readable(self) -> bool:
         """True."""
@@ -71,9 +82,30 @@ class ByteReader(io.RawIOBase):
         while not self._left:
             piece = next(self._pieces, None)
             if piece is None:
+                self._exhausted = True
                 return 0
             self._left = piece
+            self._tail = (self._tail + piece[-len(_END) :])[-len(_END) :]
         count = min(len(buffer), len(self._left))
         buffer[:count] = self._left[:count]
         self._left = self._left[count:]
         return count
+
+
+def whole_table(source: ByteReader) -> pa.Table:
+    """Return the table of an Arrow stream. Raises httpx.RemoteProtocolError if its end is missing.
+
+    A proxy may end its answer in order although the service's was cut. Arrow takes the end of the bytes after
+    a batch for the end of the table, so that rows would be missing.
+    """
+    # Arrow takes a short read for the end of the file: the buffer completes each read.
+    with io.BufferedReader(source) as content:
+        try:
+            table = pa.ipc.open_stream(content).read_all()
+        except (pa.ArrowInvalid, OSError):
+            if not source.ended_early:
+                raise
+            table = None
+    if table is None or source.ended_early:
+        raise httpx.RemoteProtocolError("the table was cut: its stream has no end")
+    return table

@@ -5,6 +5,7 @@ opened by name relative to the folder opened before it, without following symbol
 checked is the file that is read, even if folders are moved meanwhile.
 """
 
+import ctypes
 import errno
 import os
 import stat
@@ -21,6 +22,11 @@ _NO_LINK = os.O_NOFOLLOW | os.O_CLOEXEC
 
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
 """Errors of `os.link` on a file system without hard links."""
+
+_NO_EXCLUSIVE_RENAME = (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS)
+"""Errors of `renameat2` with a flag that the file system does not have."""
+
+_RENAME_NOREPLACE = 1
 
 THERE_ALREADY = "there is a file of that name already, and it is not replaced: choose another name"
 
@@ -124,7 +130,11 @@ def _put_in_place(draft: str, name: str, folder: int) -> None:
         except OSError as error:
             if error.errno not in _NO_LINKS:
                 raise
-            # A file system without hard links: an empty file takes the name, and the draft replaces it.
+            if _renamed_unless_taken(draft, name, folder):
+                return
+            # Neither hard links nor such a rename: an empty file takes the name, and the draft replaces it. A
+            # process that is killed in between leaves the empty file, and the next attempt does not replace
+            # it, because nothing shows who made it.
             os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY | _NO_LINK, dir_fd=folder))
             os.rename(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
             return
@@ -132,6 +142,22 @@ def _put_in_place(draft: str, name: str, folder: int) -> None:
         if not _same_content(draft, name, folder):
             raise ReferenceFault(THERE_ALREADY) from None
     os.unlink(draft, dir_fd=folder)
+
+
+def _renamed_unless_taken(draft: str, name: str, folder: int) -> bool:
+    """Rename the draft in one step if no file has the name; False if the file system does not offer that.
+
+    Raises FileExistsError, OSError.
+    """
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if rename is None:
+        return False
+    if rename(folder, os.fsencode(draft), folder, os.fsencode(name), _RENAME_NOREPLACE) == 0:
+        return True
+    number = ctypes.get_errno()
+    if number in _NO_EXCLUSIVE_RENAME:
+        return False
+    raise OSError(number, os.strerror(number))
 
 
 def _same_content(draft: str, name: str, folder: int) -> bool:

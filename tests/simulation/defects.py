@@ -39,7 +39,7 @@ async def _look_and_renew(heartbeat: Any) -> None:
 def _without_starting(dispatcher: Any) -> Any:
     """Take over jobs that are claimed and not started yet."""
 
-    async def take_over_stalled(end_leases: bool) -> None:
+    async def take_over_stalled(end_leases: bool, now: Any = None) -> None:
         takeover = dispatcher._takeover
         taken, ended = await dispatcher._in_thread(takeover.run, end_leases, set(dispatcher._tracked))
         if taken:
@@ -109,7 +109,7 @@ DEFECTS: dict[str, Defect] = {
     "a takeover requeues jobs that are being started": [
         (
             "app.jobs.dispatcher.Dispatcher.take_over_stalled",
-            lambda dispatcher, end_leases: _without_starting(dispatcher)(end_leases),
+            lambda dispatcher, end_leases, now=None: _without_starting(dispatcher)(end_leases),
         )
     ],
     "an end is recorded for a claim that another one has followed": [
@@ -120,7 +120,7 @@ DEFECTS: dict[str, Defect] = {
         ("app.jobs.acceptance.Acceptance._made_under_key", _look_for_key_before)
     ],
     "a dead replica's lease is never ended": [
-        ("app.store.sql.replicas.remove_expired", lambda session, but: ())
+        ("app.store.sql.replicas.remove_expired", lambda session, but, now: ())
     ],
     "a blob is deleted although another row names it": [
         ("app.store.sql.jobs.unnamed", lambda session, blobs: sorted({*blobs} - {None}))

@@ -34,7 +34,13 @@ class SimulatedEngine:
         return self._free
 
     def run(
-        self, task_id: str, function: TaskFunction, task: Any, apart_from: str | None = None
+        self,
+        task_id: str,
+        function: TaskFunction,
+        task: Any,
+        apart_from: str | None = None,
+        *,
+        owner: str = "",
     ) -> asyncio.Task[Outcome]:
         """Take a free worker, and return its outcome when the run has ended."""
         assert self._free > 0, "a task was started without a free worker"

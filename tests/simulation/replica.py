@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from app.callers import Caller
+from app.file_threads import ServiceThreads
 from app.jobs.acceptance import Acceptance
 from app.jobs.dispatcher import Dispatcher
 from app.jobs.fairness.limits import Limits
@@ -132,6 +133,7 @@ class Replica:
         )
         await self._repeat(lambda: asyncio.to_thread(self._first_sweep))
         threads: Any = Executor(self.loop, 8)
+        all_threads = ServiceThreads(threads, threads, threads)
         engine: Any = SimulatedEngine(self.loop, self._folder, self._workers, self._deaths, self._seconds)
         self.engine = engine
         self.watchers = Watchers()
@@ -152,12 +154,13 @@ class Replica:
             takeover=Takeover(stores, recorder, nothing),
             reference_writer=writer,
             watchers=self.watchers,
-            threads=threads,
+            threads=all_threads,
             job_metrics=nothing,
             process=alone,
         )
         self.heartbeat = Heartbeat(some, stores, self.watchers, self.dispatcher, nothing, alone)
-        self.maintenance = MaintenanceLoop(some, stores, Retention(some, stores, nothing), threads, nothing)
+        retention = Retention(some, stores, nothing)
+        self.maintenance = MaintenanceLoop(some, stores, retention, all_threads, nothing)
         await self._repeat(self.heartbeat.start)
         await self.dispatcher.start()
         self.maintenance.start()

@@ -14,7 +14,8 @@ from app.callers import Caller
 from app.job_kinds import own_runs
 from app.store.sql import buffers, idempotency, jobs, replicas, usage, webhook_outbox
 from app.store.sql.bindings import NamedBlob
-from app.store.sql.db import Database, migrate
+from app.store.sql.db import Database
+from app.store.sql.migration import migrate
 from app.store.sql.models import Delivery, IdempotencyKey, Job, Queue, Replica
 from app.store.sql.replicas import LeaseLost
 from tests.conftest import DATABASES, settings_on
@@ -173,6 +174,9 @@ class Both:
                 lambda session, *given: _sorted(function(session, *given))
             )
             self.call(ordered(real), ordered(simulated), *args)
+        name = random.choice(NAMES)
+        news = self.real, self.simulated
+        self.call(lambda _: jobs.any_news(news[0], name), lambda _: statements.any_news(news[1], name))
 
     def do_move(self) -> None:
         random = self.random
@@ -203,8 +207,8 @@ class Both:
         if most < 50:  # which of several rows of one time goes first is open
             before = self.now() - timedelta(days=1)
         if self.random.random() < 0.5:
-            after = self.random.choice(("", self.some_job()))
-            self.call(jobs.release_old, statements.release_old, before, most, after)
+            since = self.random.choice((jobs.LONG_AGO, before - timedelta(seconds=20)))
+            self.call(jobs.release_old, statements.release_old, before, most, since)
         else:
             self.call(jobs.delete_old, statements.delete_old, before, most)
 

@@ -32,6 +32,7 @@ Hoang, Reyhanitabar, Rogaway, Vizar 2015, doi:10.1007/978-3-662-47989-6_24 (STRE
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import os
 import secrets
@@ -210,11 +211,11 @@ class BlobStore:
 
     def measure(self) -> tuple[int, int]:
         """Return the number of files and their bytes, without the trash."""
-        return _measured(self.files())
+        return _measured(self.folder.glob("??"))
 
     def measure_trash(self) -> tuple[int, int]:
         """Return the number of files in the trash and their bytes."""
-        return _measured(self.trash.files())
+        return _measured(self.trash.folders())
 
     def reseal(self) -> int:
         """Seal again every data key that is not under the first master key; return their number.
@@ -306,13 +307,16 @@ def _read_header(blob_id: str, path: Path) -> tuple[bytes, bytes]:
     return start, sealed
 
 
-def _measured(paths: Iterable[Path]) -> tuple[int, int]:
-    """Return the number of files that still exist and their bytes."""
-    sizes = []
-    for path in paths:
-        with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
-            sizes.append(path.stat().st_size)
-    return len(sizes), sum(sizes)
+def _measured(folders: Iterable[Path]) -> tuple[int, int]:
+    """Return the number of files in the folders and their bytes."""
+    count = size = 0
+    for folder in folders:
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
+            for entry in entries:
+                with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
+                    size += entry.stat().st_size
+                    count += 1
+    return count, size
 
 
 def drafts_and_parts_of(path: Path) -> list[Path]:
@@ -486,10 +490,14 @@ class SealedWriter(io.RawIOBase):
         self._cipher.encrypt_into(nonce_of(self._chunks, last), plain, None, sealed)
         self._chunks += 1
         if self._head:
-            os.writev(self._file.fileno(), [self._head, sealed])
+            written = os.writev(self._file.fileno(), [self._head, sealed]) - len(self._head)
+            if written < 0:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             self._head = b""
         else:
-            self._file.write(sealed)
+            written = self._file.write(sealed)
+        while written < size:  # the disk became full: the next write has its error
+            written += self._file.write(sealed[written:])
         if self._flush is not None:
             self._flush.written(size)
 

@@ -41,6 +41,10 @@ class Trash:
         """Return every blob in the trash."""
         return [path for _, folder in self._days() for path in folder.glob("*")]
 
+    def folders(self) -> list[Path]:
+        """Return the folders of all days."""
+        return [folder for _, folder in self._days()]
+
     def find(self, blob_id: str) -> Path | None:
         """Return the file of the blob; None if it is not in the trash."""
         for _, folder in self._days():

@@ -1,4 +1,4 @@
-"""Master keys and the signing key of the service, and the files that store them."""
+"""Master keys, the signing key and the scraper's keys of the service, and the files that store them."""
 
 import base64
 import binascii
@@ -29,13 +29,9 @@ class KeyUnreadable(Exception):
 def load_master_keys(settings: Settings) -> list[bytes]:
     """Load the master keys; the first one seals. Creates the file (mode 0600) if there is none."""
     if settings.key is not None:
-        keys = _decoded(settings.key.get_secret_value().split(","), "ROWVEIL_KEY")
-        _refuse_weak(keys, settings)
-        return keys
+        return _random_keys(settings.key.get_secret_value().split(","), "ROWVEIL_KEY", settings)
     text = _read_or_make(settings.key_file, settings.mode == "production")
-    keys = _decoded(text.split(), str(settings.key_file))
-    _refuse_weak(keys, settings)
-    return keys
+    return _random_keys(text.split(), str(settings.key_file), settings)
 
 
 def load_signing_key(settings: Settings) -> Ed25519PrivateKey:
@@ -43,6 +39,15 @@ def load_signing_key(settings: Settings) -> Ed25519PrivateKey:
     text = _read_or_make(settings.signing_key_file, settings.mode == "production")
     (seed,) = _decoded(text.split()[:1], str(settings.signing_key_file))
     return Ed25519PrivateKey.from_private_bytes(seed)
+
+
+def load_metrics_keys(settings: Settings) -> frozenset[bytes]:
+    """Load the keys of the scraper, as it sends them. Creates the file (mode 0600) if a setting names it."""
+    if settings.metrics_key_file is None:
+        return frozenset()
+    text = _read_or_make(settings.metrics_key_file, settings.mode == "production")
+    _random_keys(text.split(), str(settings.metrics_key_file), settings)
+    return frozenset(text.encode().split())
 
 
 def key_id(key: bytes) -> bytes:
@@ -56,14 +61,28 @@ def subkey(master: bytes, purpose: str) -> bytes:
     return kdf.derive(master)
 
 
-def _refuse_weak(keys: list[bytes], settings: Settings) -> None:
+def _random_keys(texts: Iterable[str], origin: str, settings: Settings) -> list[bytes]:
+    keys = _decoded(texts, origin)
     if settings.mode == "production" and any(len(set(key)) < _LEAST_DISTINCT for key in keys):
         raise KeyUnreadable(
-            f"a master key is not random; mode 'production' needs one made by `{_KEY_COMMAND}`"
+            f"a key in {origin} is not random; mode 'production' needs one made by `{_KEY_COMMAND}`"
         )
+    return keys
 
 
 def _read_or_make(path: Path, production: bool = False) -> str:
+    try:
+        return _read_or_create(path, production)
+    except UnicodeDecodeError:
+        raise KeyUnreadable(f"a key in {path} is not 32 bytes in base64 or hex") from None
+    except OSError as error:
+        raise KeyUnreadable(
+            f"the key file {path} can be neither read nor made: {error.strerror}; its owner must be the "
+            "user of this process"
+        ) from None
+
+
+def _read_or_create(path: Path, production: bool) -> str:
     try:
         if production and path.stat().st_mode & 0o077:
             raise KeyUnreadable(

@@ -2,9 +2,9 @@
 
 A sealed value is ``version (1) | key id (8) | nonce (12) | AES-256-GCM(value) + tag (16)``. Its context is
 authenticated with it, so that a value moved to another place does not open. The context is a place in the
-database, or a `Binding`, which also names the owner, the project, the kind and the blob of the row. The
-version says which of the two it is. The key id allows old values to be opened after the master key has
-changed.
+database, or a `Binding`, which also names the owner, the project, the kind and the blob of the row, and for
+a seed the terms of its job. The version says which of the three it is. The key id allows old values to be
+opened after the master key has changed.
 
 Nonces are random: one master key may seal 2**32 values before the probability of a repeated nonce exceeds
 2**-32 (NIST SP 800-38D, 8.3). A job seals up to seven values.
@@ -27,6 +27,9 @@ from app.store.crypto.key_files import key_id, subkey
 _PLACE, _BOUND = b"\x01", b"\x02"
 """Versions: sealed to a place, or to a `Binding`."""
 
+_WITH_TERMS = b"\x03"
+"""Version: sealed to a `Binding` with terms."""
+
 _KEY_ID = slice(1, 9)
 
 _NONCE = slice(9, 21)
@@ -41,7 +44,7 @@ class SealBroken(Exception):
 
 
 class SealUnbound(SealBroken):
-    """A value that must be sealed to a `Binding` is sealed to its place only, as older versions did."""
+    """A value is sealed as by an older version: to its place only, or without the terms of its job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +61,13 @@ class Binding:
     project: str | None
     blob: str | None = None
     """Blob of the table whose data key is sealed."""
+    terms: str | None = None
+    """Digest of the columns that decide what a job does and where its result goes; only of a seed."""
 
     def fields(self) -> list[str | None]:
         """Return the fields in their order."""
-        return [self.purpose, self.kind, self.row, self.owner, self.project, self.blob]
+        fields = [self.purpose, self.kind, self.row, self.owner, self.project, self.blob]
+        return fields if self.terms is None else [*fields, self.terms]
 
 
 def unbound_context(purpose: str, job_id: str) -> str:
@@ -114,7 +120,7 @@ class Sealer:
         """Decrypt a sealed value. Raises SealBroken, SealUnbound."""
         version, written, name = _written(context)
         if sealed[:1] != version:
-            if sealed[:1] == _PLACE:
+            if sealed[:1] in (_PLACE, _BOUND) and sealed[:1] < version:
                 raise SealUnbound(f"the {name} is sealed as by an older version; run `rowveil reseal`")
             raise SealBroken("a sealed value of an unknown version")
         cipher = self._ciphers.get(sealed[_KEY_ID])
@@ -134,7 +140,12 @@ class Sealer:
     @staticmethod
     def is_bound(sealed: bytes) -> bool:
         """Whether it was sealed to a `Binding`."""
-        return sealed[:1] == _BOUND
+        return sealed[:1] in (_BOUND, _WITH_TERMS)
+
+    @staticmethod
+    def has_terms(sealed: bytes) -> bool:
+        """Whether it was sealed to a `Binding` with terms."""
+        return sealed[:1] == _WITH_TERMS
 
     def fingerprint(self, seed: bytes) -> str:
         """Return 16 hex digits that are equal for equal seeds, so that seeds can be compared unseen.
@@ -156,7 +167,8 @@ class Sealer:
 def _written(context: str | Binding) -> tuple[bytes, bytes, str]:
     """Return the version, the bytes to authenticate, and the name of the value in messages."""
     if isinstance(context, Binding):
-        return _BOUND, canonical_json(context.fields()), context.purpose
+        version = _BOUND if context.terms is None else _WITH_TERMS
+        return version, canonical_json(context.fields()), context.purpose
     return _PLACE, context.encode(), context.rpartition("/")[2]
 
 

@@ -1,14 +1,19 @@
 """Bindings of the sealed columns: the fields of a row that must not change for the value to open.
 
 Somebody who can write to the database can thus neither give a job or a buffer to another owner or project,
-nor name a foreign blob in a row.
+nor name a foreign blob in a row, nor have a job run with other parameters or write to another reference.
 """
 
-from dataclasses import dataclass, field
+import hashlib
+import json
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias, get_args
 
+import orjson
 import sqlalchemy as sa
+from sqlalchemy.orm import InstrumentedAttribute
 
+from app.job_kinds import kind_of
 from app.store.crypto.sealing import Binding
 from app.store.sql.models import Buffer, Job, Series, SeriesPart
 
@@ -32,9 +37,49 @@ class NamedBlob:
     """The row."""
 
 
+TERMS: tuple[InstrumentedAttribute[Any], ...] = (
+    Job.revision,
+    Job.parameters,
+    Job.options,
+    Job.seed_bits,
+    Job.report_level,
+    Job.retain_source,
+    Job.inline,
+    Job.rerun_of,
+    Job.destination_reference,
+    Job.destination_media_type,
+    Job.destination_options,
+    Job.series_id,
+    Job.control_digest,
+)
+"""Columns that decide what a job does and where its result goes, which never change after its acceptance."""
+
+_TERMS = tuple(column.key for column in TERMS)
+
+
 def seed_binding(job: JobColumns) -> Binding:
-    """Return the binding of a job's seed."""
+    """Return the binding of a job's seed, without which no job runs: it includes the job's terms."""
+    return replace(seed_binding_without_terms(job), terms=_terms_digest(job))
+
+
+def seed_binding_without_terms(job: JobColumns) -> Binding:
+    """Return the binding of a job's seed in versions before terms were bound."""
     return Binding("seed", job.service, job.id, job.owner, job.project)
+
+
+def _terms_digest(job: JobColumns) -> str:
+    terms = {name: getattr(job, name) for name in _TERMS}
+    if kind_of(job.service).reads_destination:  # then it is not written, and is set with the job's tables
+        del terms["destination_reference"]
+    return hashlib.sha256(_written(terms)).hexdigest()
+
+
+def _written(terms: dict[str, Any]) -> bytes:
+    """Return the same bytes before the columns are stored and after they are read; see `engines._json`."""
+    try:
+        return orjson.dumps(terms, option=orjson.OPT_SORT_KEYS)
+    except TypeError:  # an integer beyond 64 bits, or half a surrogate pair
+        return json.dumps(terms, sort_keys=True).encode()
 
 
 def report_binding(job: JobColumns) -> Binding:

@@ -24,7 +24,8 @@ from app.store.blobs.marks import Place, create_mark, place_name, read_mark, rep
 from app.store.blobs.places import find_folder_id
 from app.store.blobs.sealed_files import BlobStore
 from app.store.sql import jobs, replicas
-from app.store.sql.db import Database, Transaction, shown_url
+from app.store.sql.connection.engines import shown_url
+from app.store.sql.db import Database, Transaction
 from app.store.sql.models import Deployment
 
 _FILE = "deployment"

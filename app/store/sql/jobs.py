@@ -1,10 +1,10 @@
 """All SQL about jobs and their blobs. Every function but `look` works within the caller's transaction."""
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cache
 from hashlib import blake2b
-from typing import Any, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session, undefer
@@ -13,9 +13,9 @@ from sqlalchemy.sql.schema import ScalarElementColumnDefault
 from app.callers import THE_SERVICE, Caller
 from app.job_kinds import Runs, own_runs
 from app.store.sql.bindings import NamedBlob, Role, blob_of_buffer, table_binding
+from app.store.sql.connection.quick_statements import execute
 from app.store.sql.db import Database
-from app.store.sql.models import Buffer, Job, Queue
-from app.store.sql.quick_statements import execute
+from app.store.sql.models import HOLDING, Buffer, Job, Queue
 from app.store.sql.visibility import visible_to
 
 JobRow: TypeAlias = sa.Row[Any]
@@ -73,6 +73,21 @@ def _any_queued(runs: Runs) -> sa.Select[Any]:
     return sa.select(_JOBS.c.id).where(_JOBS.c.state == "queued", _fits(runs)).limit(1)
 
 
+@cache
+def _news(runs: Runs) -> sa.Select[Any]:
+    of_replica = _JOBS.c.claimed_by == sa.bindparam("replica")
+    to_cancel = sa.select(_JOBS.c.id).where(_JOBS.c.state == "running", _JOBS.c.cancel_requested, of_replica)
+    return sa.select(sa.or_(sa.exists(to_cancel), sa.exists(_any_queued(runs))).label("found"))
+
+
+def _any_overdue(now: sa.ColumnElement[datetime]) -> sa.Select[Any]:
+    return sa.select(_JOBS.c.id).where(_JOBS.c.state == "queued", _JOBS.c.deadline <= now).limit(1)
+
+
+_ANY_OVERDUE = _any_overdue(sa.bindparam("now", type_=_JOBS.c.deadline.type))
+
+_ANY_OVERDUE_AT_SERVER = _any_overdue(sa.func.now())
+
 _QUEUE = cast(sa.Table, Queue.__table__)
 
 _ADVANCE = (
@@ -106,13 +121,9 @@ _IDS: sa.BindParameter[list[str]] = sa.bindparam("ids", expanding=True)
 _ENDED_BEFORE = Job.finished_at < sa.bindparam("before")
 
 _HOLDING = (
-    sa.select(Job.id, *_TABLE_BLOBS)
-    .where(
-        Job.id > sa.bindparam("after"),
-        _ENDED_BEFORE,
-        sa.or_(*(table.is_not(None) for table in (*_TABLE_BLOBS, *_SMALL_TABLES))),
-    )
-    .order_by(Job.id)
+    sa.select(Job.id, Job.finished_at, *_TABLE_BLOBS)
+    .where(Job.finished_at >= sa.bindparam("since"), _ENDED_BEFORE, sa.text(HOLDING))
+    .order_by(Job.finished_at, Job.id)
     .limit(sa.bindparam("most"))
     .with_for_update(skip_locked=True)
 )
@@ -254,6 +265,8 @@ def _in_any_case(text: str) -> str:
 
 def _either_case(character: str) -> str:
     cases = {character, *character.lower(), *character.upper(), *character.upper().lower()}
+    if "Σ" in cases:  # it has another lower case at the end of a word
+        cases |= {"\N{GREEK SMALL LETTER SIGMA}", "\N{GREEK SMALL LETTER FINAL SIGMA}"}
     if character.isalpha() and all(len(case) == 1 for case in (character.lower(), character.upper())):
         return f"[{''.join(sorted(cases))}]"
     return rf"\{character}" if character.isascii() and not character.isalnum() else character
@@ -316,6 +329,19 @@ def any_queued(session: Session, runs: Runs | None = None) -> bool:
     """Whether there is a job to claim."""
     found, _ = execute(session, _any_queued(runs or own_runs()), {})
     return bool(found)
+
+
+def any_news(database: Database, replica: str) -> bool:
+    """Whether there is a job to claim, or a cancel request for a job of the replica: see `Database.look`."""
+    found = database.look(_news(own_runs()), {"replica": replica})
+    return found is not None and bool(found.found)
+
+
+def any_overdue(database: Database) -> bool:
+    """Whether the deadline of a queued job has passed: see `Database.look`."""
+    if database.shared:
+        return database.look(_ANY_OVERDUE_AT_SERVER, {}) is not None
+    return database.look(_ANY_OVERDUE, {"now": datetime.now(UTC)}) is not None
 
 
 def queued_for_nobody(session: Session, living: Collection[Runs]) -> Sequence[Job]:
@@ -425,19 +451,29 @@ def sealed_webhook(session: Session, job_id: str) -> bytes | None:
     return sealed
 
 
-def release_old(
-    session: Session, before: datetime, most: int, after: str = ""
-) -> tuple[list[str], list[str]]:
-    """Release the tables of up to ``most`` jobs that ended before a time, in the order of their ids.
+class Released(NamedTuple):
+    """Jobs whose tables were released."""
 
-    ``after``: id of the last job that a previous call released, so that a call does not read the jobs before
-    it again. Return the ids, and the blobs that no row names now.
+    ids: list[str]
+    unnamed: list[str]
+    """Blobs that no row names now."""
+    last: datetime
+    """Time at which the last of the jobs ended; without any, the time from which they were looked for."""
+
+
+LONG_AGO = datetime.min.replace(tzinfo=UTC)
+
+
+def release_old(session: Session, before: datetime, most: int, since: datetime = LONG_AGO) -> Released:
+    """Release the tables of up to ``most`` jobs that ended before a time, those that ended first.
+
+    ``since``: `Released.last` of a previous call, so that a call does not pass the jobs before it again.
     """
-    old = session.execute(_HOLDING, {"after": after, "before": before, "most": most}).all()
+    old = session.execute(_HOLDING, {"since": since, "before": before, "most": most}).all()
     ids = [row.id for row in old]
     session.execute(_RELEASE, {"ids": ids})
-    blobs = [blob for row in old for blob in row[1:]]
-    return ids, unnamed(session, blobs)
+    blobs = [blob for row in old for blob in row[2:]]
+    return Released(ids, unnamed(session, blobs), old[-1].finished_at if old else since)
 
 
 def delete_old(session: Session, before: datetime, most: int) -> tuple[list[str], list[str]]:

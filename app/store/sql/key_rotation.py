@@ -14,6 +14,7 @@ from sqlalchemy.orm import InstrumentedAttribute
 
 from app.store.crypto.sealing import Binding, Sealer, webhook_context
 from app.store.sql.bindings import (
+    TERMS,
     buffer_binding,
     pairs_binding,
     report_binding,
@@ -44,7 +45,7 @@ class SealedColumn:
 _JOB = (Job.service, Job.id, Job.owner, Job.project)
 
 SEALED_COLUMNS = (
-    SealedColumn(Job.id, Job.sealed_seed, seed_binding, _JOB),
+    SealedColumn(Job.id, Job.sealed_seed, seed_binding, (*_JOB, *TERMS)),
     SealedColumn(Job.id, Job.sealed_report, report_binding, _JOB),
     SealedColumn(
         Job.id,

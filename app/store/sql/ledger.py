@@ -14,8 +14,8 @@ from sqlalchemy.orm import Session
 
 from app.callers import OIDC_BEFORE, Caller, without_issuer
 from app.store.crypto.canonical_json import canonical_json
+from app.store.sql.connection.quick_statements import execute
 from app.store.sql.models import AuditLine, Job, Release
-from app.store.sql.quick_statements import execute
 from app.store.sql.reseal import DISOWNED, REOWNED
 from app.store.sql.visibility import visible_to
 from providers.tables.digest import DigestForm

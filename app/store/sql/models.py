@@ -30,6 +30,20 @@ _OF_SERIES = "series_id IS NOT NULL"
 
 DELIVERY_STATES = ("pending", "delivered", "given_up")
 
+PENDING = "state = 'pending'"
+"""Condition of the index of pending messages, which a query that uses it has as well."""
+
+_TABLES = ("source", "destination", "control")
+
+HOLDING = (
+    "finished_at IS NOT NULL AND ("
+    + " OR ".join(
+        f"{column} IS NOT NULL" for table in _TABLES for column in (f"{table}_blob", f"sealed_{table}")
+    )
+    + ")"
+)
+"""Condition of the index of ended jobs that hold tables, which a query that uses it has as well."""
+
 NAMING = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
     "uq": "uq_%(table_name)s_%(column_0_N_name)s",
@@ -89,6 +103,7 @@ class Job(Base):
         Index(None, "finished_at"),
         Index(None, "owner", "id"),
         Index(None, "project", "id"),
+        Index("ix_jobs_holding", "finished_at", "id", sqlite_where=text(HOLDING)),
         # Only labelled jobs, and those of a series, so that small calls do not pay for it. On PostgreSQL the
         # migrations say so: `postgresql_where` would load that dialect, 5 MB, into every service.
         Index(None, "label", "id", sqlite_where=text(_LABELLED)),
@@ -396,12 +411,17 @@ class Delivery(Base):
     __tablename__ = "deliveries"
     __table_args__ = (
         CheckConstraint(f"state IN {DELIVERY_STATES}", name="state"),
-        Index(None, "state", "due_at"),
+        # Only pending messages, and no other index of theirs: the databases would prefer one by the time, and
+        # pass all messages of other owners. On PostgreSQL the migrations have the condition: see `Job`.
+        Index(None, "owner", "due_at", "id", sqlite_where=text(PENDING)),
+        Index(None, "ended_at"),
     )
 
     id: Mapped[str] = mapped_column(String(36), primary_key=True)
     """Id of the message, the same at every attempt."""
     job_id: Mapped[str] = mapped_column(String(36), index=True)
+    owner: Mapped[str] = mapped_column(String(300), default="", server_default=text("''"))
+    """Owner of the job while the message is pending, otherwise empty, as for messages of older versions."""
     sealed_webhook: Mapped[bytes | None]
     """Sealed webhook of the job; None once the message is delivered or given up."""
     body: Mapped[str] = mapped_column(Text)

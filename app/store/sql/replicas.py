@@ -17,9 +17,9 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from app.job_kinds import Runs
-from app.store.sql.db import NEWEST_REVISION
+from app.store.sql.connection.quick_statements import execute
+from app.store.sql.migration import NEWEST_REVISION
 from app.store.sql.models import Job, Replica, SchemaSupport
-from app.store.sql.quick_statements import execute
 
 _REPLICAS = cast(sa.Table, Replica.__table__)
 
@@ -110,9 +110,13 @@ def remove(session: Session, replica_id: str) -> None:
     session.execute(sa.delete(Replica).where(Replica.id == replica_id))
 
 
-def remove_expired(session: Session, but: str) -> Sequence[str]:
-    """End expired leases except that of the replica ``but``; leases that a transaction holds are skipped."""
-    expired = sa.select(Replica.id).where(Replica.lease_until < moment(session), Replica.id != but)
+def remove_expired(session: Session, but: str, now: datetime | None = None) -> Sequence[str]:
+    """End expired leases except that of the replica ``but``; leases that a transaction holds are skipped.
+
+    ``now``: time at which the caller has read the clock, if it must not have jumped since; None: the
+    database's.
+    """
+    expired = sa.select(Replica.id).where(Replica.lease_until < (now or moment(session)), Replica.id != but)
     ended = session.scalars(expired.with_for_update(skip_locked=True)).all()
     session.execute(sa.delete(Replica).where(Replica.id.in_(ended)))
     return ended

@@ -21,10 +21,17 @@ from sqlalchemy.orm import undefer
 
 from app.store.blobs.sealed_files import BlobMissing, BlobStore
 from app.store.crypto.sealing import Binding, SealBroken, Sealer, unbound_context
-from app.store.sql.bindings import NamedBlob, blob_of_buffer, blob_of_job, report_binding, seed_binding
+from app.store.sql.bindings import (
+    NamedBlob,
+    blob_of_buffer,
+    blob_of_job,
+    report_binding,
+    seed_binding,
+    seed_binding_without_terms,
+)
 from app.store.sql.db import Database, Transaction
 from app.store.sql.key_rotation import SEALED_COLUMNS, SealedColumn
-from app.store.sql.models import Buffer, Caller, IdempotencyKey, Job, Release, Series
+from app.store.sql.models import Buffer, Caller, Delivery, IdempotencyKey, Job, Release, Series
 
 REOWNED: Final = "rows.reown"
 """Action in the audit log: owners of tokens got the prefix of their issuer, the subject of the line."""
@@ -72,6 +79,14 @@ class Binder:
         """Bind every value that is not bound yet."""
         return self._run(self._bind_job, self._bind_buffer)
 
+    def bind_terms(self) -> Resealed:
+        """Seal to their terms the seeds that are bound without; no other value changes."""
+        return self._run(self._bind_job_terms, lambda _: None)
+
+    def unbind_terms(self) -> Resealed:
+        """Seal seeds without terms, as older versions expect them."""
+        return self._run(self._unbind_job_terms, lambda _: None)
+
     def unbind(self) -> Resealed:
         """Seal seeds and reports to their places only, as older versions expect them."""
         return self._run(self._unbind_job, lambda _: None)
@@ -89,7 +104,21 @@ class Binder:
         self._database.truncate_log()
         return self._done
 
+    def _bind_job_terms(self, job: Job) -> None:
+        if self._sealer.is_bound(job.sealed_seed) and not self._sealer.has_terms(job.sealed_seed):
+            old, new = seed_binding_without_terms(job), seed_binding(job)
+            job.sealed_seed = self._moved(job.sealed_seed, old, new) or job.sealed_seed
+
+    def _unbind_job_terms(self, job: Job) -> None:
+        if self._sealer.has_terms(job.sealed_seed):
+            old, new = seed_binding(job), seed_binding_without_terms(job)
+            job.sealed_seed = self._moved(job.sealed_seed, old, new) or job.sealed_seed
+
+    def _moved(self, sealed: bytes, old: Binding, new: Binding) -> bytes | None:
+        return self._sealed(new, lambda: self._sealer.seal(self._sealer.open(sealed, old), new))
+
     def _bind_job(self, job: Job) -> None:
+        self._bind_job_terms(job)
         if not self._sealer.is_bound(job.sealed_seed):
             job.sealed_seed = self._bound(job.sealed_seed, seed_binding(job)) or job.sealed_seed
         if job.sealed_report is not None and not self._sealer.is_bound(job.sealed_report):
@@ -106,7 +135,9 @@ class Binder:
 
     def _unbind_job(self, job: Job) -> None:
         if self._sealer.is_bound(job.sealed_seed):
-            job.sealed_seed = self._unbound(job.sealed_seed, seed_binding(job)) or job.sealed_seed
+            has_terms = self._sealer.has_terms(job.sealed_seed)
+            binding = seed_binding(job) if has_terms else seed_binding_without_terms(job)
+            job.sealed_seed = self._unbound(job.sealed_seed, binding) or job.sealed_seed
         if job.sealed_report is not None and self._sealer.is_bound(job.sealed_report):
             job.sealed_report = self._unbound(job.sealed_report, report_binding(job)) or job.sealed_report
 
@@ -169,7 +200,7 @@ class Renamer:
         with self._database.read() as session:
             return any(
                 session.scalar(sa.select(sa.literal(1)).where(self._concerns(model.owner)).limit(1))
-                for model in (Job, Buffer, Series, Release, IdempotencyKey, Caller)
+                for model in (Job, Buffer, Series, Release, Delivery, IdempotencyKey, Caller)
             )
 
     def run(self) -> Renamed:
@@ -179,9 +210,8 @@ class Renamer:
         self._rename_sealed(Buffer, done)
         self._rename_sealed(Series, done)
         with self._database.write() as session:
-            change = sa.update(Release).where(self._concerns(Release.owner))
-            result = session.connection().execute(change.values(owner=self._renamed(Release.owner)))
-            done.rows += result.rowcount
+            done.rows += self._rename_plain(session, Release)
+            self._rename_plain(session, Delivery)
             self._rename_unique(session, Caller, (Caller.owner,))
             self._rename_unique(session, IdempotencyKey, (IdempotencyKey.owner, IdempotencyKey.key))
         self._database.truncate_log()
@@ -220,6 +250,10 @@ class Renamer:
         for name, value in sealed_again.items():
             setattr(row, name, value)
         done.rows += 1
+
+    def _rename_plain(self, session: Transaction, model: type[Release] | type[Delivery]) -> int:
+        change = sa.update(model).where(self._concerns(model.owner)).values(owner=self._renamed(model.owner))
+        return session.connection().execute(change).rowcount
 
     def _rename_unique(
         self, session: Transaction, model: type[Caller] | type[IdempotencyKey], key: tuple[Any, ...]

@@ -8,8 +8,8 @@ import sqlalchemy as sa
 import sqlalchemy.exc
 from sqlalchemy.orm import Session
 
+from app.store.sql.connection.quick_statements import execute
 from app.store.sql.models import Buffer, Caller, Job, Queue
-from app.store.sql.quick_statements import execute
 
 # Built once: every request that creates something runs both.
 _CALLERS = cast(sa.Table, Caller.__table__)

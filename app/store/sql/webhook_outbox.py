@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from app.store.sql.models import Delivery, Job
+from app.store.sql.models import PENDING, Delivery
 
 DeliveryRow: TypeAlias = sa.Row[Any]
 """State of a message, with the attributes of `Delivery` that are neither sealed nor sent."""
@@ -21,6 +21,26 @@ _SHOWN = (
     Delivery.ended_at,
 )
 
+_PENDING = sa.text(PENDING)
+"""Condition of the index of pending messages, as text: a parameter hides from the databases that it holds."""
+
+
+def _heads() -> sa.Select[tuple[str, datetime]]:
+    """Build the query of the owners with pending messages, and of the time at which the first one is due.
+
+    The recursion steps from owner to owner through the index, past all other messages of each.
+    """
+    first = sa.func.min(Delivery.owner)
+    owners = sa.select(first.label("owner")).where(_PENDING).cte("owners", recursive=True)
+    following = sa.select(first).where(_PENDING, Delivery.owner > owners.c.owner).scalar_subquery()
+    owners = owners.union_all(sa.select(following).where(owners.c.owner.is_not(None)))
+    earliest = sa.select(sa.func.min(Delivery.due_at)).where(_PENDING, Delivery.owner == owners.c.owner)
+    heads = sa.select(owners.c.owner, earliest.scalar_subquery().label("due_at"))
+    return heads.where(owners.c.owner.is_not(None)).order_by("due_at", "owner").limit(sa.bindparam("most"))
+
+
+_HEADS = _heads()
+
 _OF_JOBS = sa.select(*_SHOWN).where(Delivery.job_id.in_(sa.bindparam("about", expanding=True)))
 
 
@@ -31,8 +51,11 @@ def insert(session: Session, delivery: Delivery) -> None:
 
 def claim_due(
     session: Session, now: datetime, again_at: datetime, most: int, quota: int, active: Mapping[str, int]
-) -> Sequence[tuple[Delivery, str]]:
-    """Claim due messages by postponing each to ``again_at``. Return them with the owners of their jobs.
+) -> Sequence[Delivery]:
+    """Claim due messages, those due first, by postponing each to ``again_at``.
+
+    Only the first messages of each owner are read, by an index: the number of an owner's due messages makes
+    no difference. Of all owners the ``most`` with the earliest messages are enough.
 
     If the claiming replica dies, the messages are due again at that time. Rows that another claim has locked
     are skipped if the database has row locks.
@@ -44,37 +67,40 @@ def claim_due(
     most
         Maximum number of messages.
     quota
-        Maximum number of messages of one owner, those in ``active`` included. All messages whose jobs are
-        deleted count as those of one owner, named "".
+        Maximum number of messages of one owner, those in ``active`` included.
     active
         Owner -> number of messages that this replica is delivering.
     """
-    owner = sa.func.coalesce(Job.owner, "")
-    taken = sa.case(*((owner == name, number) for name, number in active.items()), else_=0) if active else 0
-    place = sa.func.row_number().over(partition_by=owner, order_by=(Delivery.due_at, Delivery.id))
-    is_due = sa.and_(Delivery.state == "pending", Delivery.due_at <= now)
-    ranked = (
-        sa.select(Delivery.id, owner.label("owner"), (place + taken).label("place"))
-        .join(Job, Job.id == Delivery.job_id, isouter=True)
-        .where(is_due)
-        .subquery()
-    )
-    due = (
-        sa.select(Delivery.id, ranked.c.owner)
-        .join(ranked, ranked.c.id == Delivery.id)
-        .where(is_due, ranked.c.place <= quota)
-        .order_by(Delivery.due_at)
+    heads = session.execute(_HEADS, {"most": most + len(active)})
+    free = {head.owner: quota - active.get(head.owner, 0) for head in heads if head.due_at <= now}
+    first = [_first_due(owner, places, now) for owner, places in free.items() if places > 0][:most]
+    if not first:
+        return []
+    found = (
+        sa.select(Delivery.id)
+        .where(Delivery.id.in_(sa.select(sa.union_all(*first).subquery().c.id)), *_due(now))
+        .order_by(Delivery.due_at, Delivery.id)
         .limit(most)
-        .with_for_update(skip_locked=True, of=Delivery)
+        .with_for_update(skip_locked=True)
     )
-    ids = {row.id: row.owner for row in session.execute(due)}
+    ids = session.scalars(found).all()
     claimed = (
         sa.update(Delivery)
-        .where(Delivery.id.in_(ids), Delivery.state == "pending", Delivery.due_at <= now)
+        .where(Delivery.id.in_(ids), *_due(now))
         .values(due_at=again_at, attempts=Delivery.attempts + 1)
         .returning(Delivery)
     )
-    return [(delivery, ids[delivery.id]) for delivery in session.scalars(claimed)] if ids else []
+    return list(session.scalars(claimed)) if ids else []
+
+
+def _first_due(owner: str, most: int, now: datetime) -> sa.Select[tuple[str]]:
+    """Build the query of the owner's first due messages."""
+    own = sa.select(Delivery.id).where(Delivery.owner == owner, *_due(now))
+    return sa.select(own.order_by(Delivery.due_at, Delivery.id).limit(most).subquery().c.id)
+
+
+def _due(now: datetime) -> tuple[sa.TextClause, sa.ColumnElement[bool]]:
+    return _PENDING, Delivery.due_at <= now
 
 
 def record(session: Session, delivery_id: str, attempt: int, **values: Any) -> bool:
@@ -94,12 +120,13 @@ def of_jobs(session: Session, job_ids: Collection[str]) -> Sequence[DeliveryRow]
 
 def next_due(session: Session) -> datetime | None:
     """Return the time at which the next message is due; None if none is pending."""
-    return session.scalar(sa.select(sa.func.min(Delivery.due_at)).where(Delivery.state == "pending"))
+    head = session.execute(_HEADS, {"most": 1}).first()
+    return None if head is None else head.due_at
 
 
 def count_pending(session: Session) -> int:
     """Return the number of pending messages."""
-    count = session.scalar(sa.select(sa.func.count()).where(Delivery.state == "pending"))
+    count = session.scalar(sa.select(sa.func.count()).select_from(Delivery).where(_PENDING))
     return int(count or 0)
 
 

@@ -21,8 +21,8 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from app.callers import Caller
+from app.store.sql.connection.quick_statements import execute
 from app.store.sql.models import AuditChain, AuditLine, SharedAuditHead, SharedAuditLine
-from app.store.sql.quick_statements import execute
 
 Line: TypeAlias = Mapping[str, Any] | sa.RowMapping
 """Columns of a line of any chain."""

@@ -22,8 +22,9 @@ from app.store.sql import usage as callers
 from app.store.sql import webhook_outbox as deliveries
 from app.store.sql.audit.trail import AuditTrail
 from app.store.sql.bindings import Role
-from app.store.sql.db import Database, Transaction, migrate
-from app.store.sql.models import AuditLine, Buffer, Delivery, IdempotencyKey, Job, Queue
+from app.store.sql.db import Database, Transaction
+from app.store.sql.migration import migrate
+from app.store.sql.models import HOLDING, AuditLine, Buffer, Delivery, IdempotencyKey, Job, Queue
 from providers import PROVIDERS
 from tests.conftest import DATABASES, settings_on
 
@@ -235,7 +236,7 @@ def test_a_message_is_claimed_once_and_again_when_its_claim_is_over(database: Da
 
     def claim(moment: datetime) -> list[int]:
         with database.write() as session:
-            return [row.attempts for row, _ in deliveries.claim_due(session, moment, lease, 8, 8, {})]
+            return [row.attempts for row in deliveries.claim_due(session, moment, lease, 8, 8, {})]
 
     with ThreadPoolExecutor(4) as threads:
         assert sorted(threads.map(claim, [NOW] * 4)) == [[], [], [], [1]]
@@ -254,26 +255,51 @@ def test_a_message_is_claimed_once_and_again_when_its_claim_is_over(database: Da
 
 def test_messages_are_claimed_up_to_a_quota_of_each_owner(database: Database) -> None:
     """The oldest first; one owner's many messages leave room for the others'."""
-    owners = {"ada": 5, "ben": 1, "cleo": 3}
-    rows = [(owner, job(owner=owner)) for owner, count in owners.items() for _ in range(count)]
-    ids = [row.id for _, row in rows]
-    add(database, *(row for _, row in rows))
+    owners = ["ada"] * 5 + ["ben"] + ["cleo"] * 3
     with database.write() as session:
-        for number, job_id in enumerate(ids):
-            deliveries.insert(session, delivery(job_id=job_id, due_at=NOW - timedelta(seconds=60 - number)))
-        for _ in range(3):
-            deliveries.insert(session, delivery(job_id=new_id(), due_at=NOW))
+        for number, owner in enumerate(owners):
+            deliveries.insert(session, delivery(owner=owner, due_at=NOW - timedelta(seconds=60 - number)))
+        for _ in range(3):  # of an older version
+            deliveries.insert(session, delivery())
+        deliveries.insert(session, delivery(owner="dora", due_at=NOW + timedelta(seconds=1)))
+        deliveries.insert(session, delivery(owner="emil", state="delivered"))
+        assert deliveries.next_due(session) == NOW - timedelta(seconds=60)
+        assert deliveries.count_pending(session) == len(owners) + 4
 
     def claim(most: int, active: dict[str, int]) -> list[str]:
         with database.write() as session:
             lease = NOW + timedelta(seconds=50)
-            return [owner for _, owner in deliveries.claim_due(session, NOW, lease, most, 2, active)]
+            return [row.owner for row in deliveries.claim_due(session, NOW, lease, most, 2, active)]
 
     assert sorted(claim(3, {})) == ["ada", "ada", "ben"]
     assert sorted(claim(8, {"ada": 2, "ben": 1})) == ["", "", "cleo", "cleo"]
     assert sorted(claim(8, {"ada": 1, "cleo": 2, "": 2})) == ["ada"]
     assert sorted(claim(8, {})) == ["", "ada", "ada", "cleo"]
     assert claim(8, {}) == []
+
+
+def plan(database: Database, statement: sa.Select[Any], **values: Any) -> str:
+    """Plan of a statement, on PostgreSQL that of large tables."""
+    with database.write() as session:
+        compiled = statement.compile(session.connection())
+        assert isinstance(compiled, sa.sql.compiler.SQLCompiler)
+        given: Any = compiled.construct_params(values)
+        if database.shared:
+            for step in ("seqscan", "bitmapscan", "sort"):
+                session.execute(sa.text(f"SET LOCAL enable_{step} = off"))
+        else:
+            given = tuple(given[name] for name in compiled.positiontup or ())
+        explain = "EXPLAIN" if database.shared else "EXPLAIN QUERY PLAN"
+        rows = session.connection().exec_driver_sql(f"{explain} {compiled}", given)
+        return "\n".join(str(row[-1]) for row in rows)
+
+
+def test_a_claim_of_messages_and_a_purge_read_by_indexes(database: Database) -> None:
+    """None of them reads the other messages of an owner, or the jobs whose tables are gone."""
+    heads = plan(database, deliveries._HEADS, most=8)
+    assert heads.count("ix_deliveries_owner_due_at_id") >= 2
+    due = sa.select(Job.id).where(Job.finished_at < sa.bindparam("before"), sa.text(HOLDING))
+    assert "ix_jobs_holding" in plan(database, due, before="2026-01-01")
 
 
 def test_what_an_owner_has_going_and_keeps_is_counted(database: Database) -> None:
@@ -525,7 +551,7 @@ def test_a_control_is_named_and_retained_like_the_other_tables(database: Databas
         assert retained(session, "control", own, NOW) == "c" * 32
         assert retained(session, "control", lent, NOW) == uploaded.blob
         assert jobs.all_named(session) == {"c" * 32, uploaded.blob}
-        assert jobs.release_old(session, NOW + timedelta(hours=1), 9) == ([own], ["c" * 32])
+        assert jobs.release_old(session, NOW + timedelta(hours=1), 9) == ([own], ["c" * 32], NOW)
         assert jobs.all_named(session) == {uploaded.blob}
 
 
@@ -545,8 +571,9 @@ def test_old_results_are_released_and_their_jobs_stay(database: Database) -> Non
         job(state="succeeded", finished_at=NOW + timedelta(days=8), destination_blob="e" * 32),
     )
     with database.write() as session:
-        assert jobs.release_old(session, NOW + timedelta(days=7), 9, after=old) == ([], [])
-        assert jobs.release_old(session, NOW + timedelta(days=7), 9) == ([old], ["d" * 32, "s" * 32])
+        later = NOW + timedelta(seconds=1)
+        assert jobs.release_old(session, NOW + timedelta(days=7), 9, later) == ([], [], later)
+        assert jobs.release_old(session, NOW + timedelta(days=7), 9) == ([old], ["d" * 32, "s" * 32], NOW)
     assert found(database, old).destination_blob is None
     assert found(database, young).destination_blob == "e" * 32
     with database.write() as session:

@@ -3,6 +3,7 @@
 import errno
 import io
 import os
+import resource
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -286,3 +287,17 @@ def test_an_empty_table_comes_back(store: BlobStore) -> None:
     access = store.allocate()
     write_table(access, table)
     assert read_table(access).equals(table)
+
+
+@pytest.mark.parametrize("chunks", [1, 2])
+def test_a_disk_that_takes_part_of_a_chunk_fails_the_blob(store: BlobStore, chunks: int) -> None:
+    """A write to a full disk may take only the start of its bytes, without an error."""
+    access = store.allocate()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, ((chunks - 1) * CHUNK + 1000, hard))
+    try:
+        with pytest.raises(OSError, match="File too large"), SealedWriter(access) as writer:
+            writer.write(pattern(chunks * CHUNK))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert store.files() == []

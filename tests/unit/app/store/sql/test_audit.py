@@ -22,7 +22,8 @@ from app.store.sql.audit.checkpoints import Anchor, newest_checkpoint
 from app.store.sql.audit.fold import fold
 from app.store.sql.audit.queue import AuditQueue
 from app.store.sql.audit.trail import SHARED, AuditTrail, Entry, _written, columns
-from app.store.sql.db import Database, migrate
+from app.store.sql.db import Database
+from app.store.sql.migration import migrate
 from app.store.sql.models import AuditChain, AuditLine
 from tests.unit.app.store.sql.audit_logs import (
     ADA,

@@ -15,8 +15,9 @@ from app.store.blobs.places import load_folder_id
 from app.store.blobs.sealed_files import BlobStore
 from app.store.crypto.sealing import Sealer
 from app.store.sql import deployment, replicas
-from app.store.sql.db import Database, migrate
+from app.store.sql.db import Database
 from app.store.sql.deployment import FolderMark, StorageMismatch, StorageUnusable, draw_id, pair
+from app.store.sql.migration import migrate
 from app.store.sql.models import Deployment, Replica
 from tests.conftest import DATABASES, settings_on
 from tests.postgres import Postgres

@@ -1,5 +1,6 @@
 """The migrations make exactly the tables of the models, and unmake them."""
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,11 +14,11 @@ from alembic.script import ScriptDirectory
 
 from app.settings import Settings
 from app.store.sql import schema
-from app.store.sql.db import NEWEST_REVISION, Database, migrate, migration_config
-from app.store.sql.models import Base, Job
+from app.store.sql.db import Database
+from app.store.sql.migration import NEWEST_REVISION, migrate, migration_config
+from app.store.sql.models import Base, Delivery, Job
 from tests.conftest import DATABASES, settings_without_tables
 from tests.new_tables import MIGRATE
-from tests.postgres import Postgres
 
 
 def tables(settings: Settings) -> set[str]:
@@ -128,6 +129,35 @@ def test_an_older_replica_works_with_the_columns_of_annotations(settings: Settin
     database.close()
 
 
+def test_pending_messages_get_the_owners_of_their_jobs(settings: Settings) -> None:
+    """Messages that an older replica adds later have none."""
+    migrate(settings)
+    database = Database(settings)
+    now = datetime.now(UTC)
+    job = Job(
+        id="job", owner="ada", service="DSWAP", revision=1, state="succeeded", parameters={}, sealed_seed=b"",
+        seed_bits=1, seed_fingerprint="", created_at=now, ranked_at=now, row_count=1, source_digest="",
+        source_fields=[], inline=True, retain_source=False, report_level="none",
+    )  # fmt: skip
+    columns = Delivery.__table__.columns
+    older = sa.Table("deliveries", sa.MetaData(), *(each._copy() for each in columns if each.name != "owner"))
+    message = {"job_id": "job", "body": "{}", "state": "pending", "attempts": 0, "due_at": now}
+    with database.write() as session:
+        session.add(job)
+    with database.engine.connect() as connection:
+        command.downgrade(migration_config(connection), "2026_11_26_job_terms")
+        connection.execute(sa.insert(older).values(id="pending", **message))
+        connection.execute(sa.insert(older).values(id="ended", **(message | {"state": "delivered"})))
+        connection.execute(sa.insert(older).values(id="deleted", **(message | {"job_id": "gone"})))
+        connection.commit()
+    migrate(settings)
+    with database.write() as session:
+        session.execute(sa.insert(older).values(id="older replica", **message))
+        owners = {row.id: row.owner for row in session.scalars(sa.select(Delivery))}
+    assert owners == {"pending": "ada", "ended": "", "deleted": "", "older replica": ""}
+    database.close()
+
+
 def test_the_models_are_what_the_migrations_make(settings: Settings) -> None:
     migrate(settings)
     database = Database(settings)
@@ -151,10 +181,17 @@ def test_migrations_form_one_line_and_are_named_by_date(settings: Settings) -> N
     assert all(name[:4].isdigit() and name[4] == "_" for name in names)
 
 
-def test_replicas_that_start_at_once_migrate_once(postgres: Postgres, tmp_path: Path) -> None:
-    settings = Settings(home=tmp_path, database_url=postgres.empty_database())
-    with ThreadPoolExecutor(3) as threads:
-        list(threads.map(migrate, [settings] * 3))
+def test_processes_that_migrate_at_once_wait_for_each_other(settings: Settings) -> None:
+    """A service and `rowveil migrate`, for example, also on SQLite."""
+    processes = 4
+    start = threading.Barrier(processes)
+
+    def start_together(_: int) -> None:
+        start.wait()
+        migrate(settings)
+
+    with ThreadPoolExecutor(processes) as threads:
+        list(threads.map(start_together, range(processes)))
     assert tables(settings) == set(Base.metadata.tables)
 
 

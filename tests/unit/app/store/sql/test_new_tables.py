@@ -10,7 +10,8 @@ from alembic.migration import MigrationContext
 
 from app.settings import Settings
 from app.store.sql import schema
-from app.store.sql.db import Database, migrate
+from app.store.sql.db import Database
+from app.store.sql.migration import migrate
 from app.store.sql.models import Base
 from tests.conftest import DATABASES, settings_without_tables
 from tests.new_tables import MIGRATE, NewTables

@@ -12,7 +12,9 @@ import sqlalchemy as sa
 from app.errors import InvalidRequest, Unavailable
 from app.settings import Settings
 from app.store.sql import buffers, jobs, replicas
-from app.store.sql.db import Database, DatabaseAway, DatabaseUnusable, Transaction, migrate
+from app.store.sql.connection.errors import DatabaseAway, DatabaseUnusable
+from app.store.sql.db import Database, Transaction
+from app.store.sql.migration import migrate
 from app.store.sql.models import Job, Replica
 from tests.conftest import DATABASES, settings_on
 from tests.postgres import Postgres

@@ -13,14 +13,9 @@ from alembic.script import ScriptDirectory
 
 from app.settings import Settings
 from app.store.sql import replicas, schema
-from app.store.sql.db import (
-    NEWEST_REVISION,
-    Database,
-    DatabaseUnusable,
-    downgrade,
-    migrate,
-    migration_config,
-)
+from app.store.sql.connection.errors import DatabaseUnusable
+from app.store.sql.db import Database
+from app.store.sql.migration import NEWEST_REVISION, downgrade, migrate, migration_config
 from app.store.sql.models import Replica, SchemaSupport
 from app.store.sql.replicas import ReplicasDiffer, moment
 from tests.conftest import DATABASES, settings_on
@@ -90,8 +85,8 @@ class NextVersion:
     @contextmanager
     def _installed(self) -> Iterator[None]:
         with self._monkeypatch.context() as patched:
-            patched.setattr("app.store.sql.db._migrations", lambda: self._folder)
-            patched.setattr("app.store.sql.db.NEWEST_REVISION", NEXT)
+            patched.setattr("app.store.sql.migration._migrations", lambda: self._folder)
+            patched.setattr("app.store.sql.migration.NEWEST_REVISION", NEXT)
             yield
 
 

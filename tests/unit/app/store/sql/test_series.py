@@ -11,8 +11,9 @@ from app.settings import Settings
 from app.store.crypto.sealing import SealBroken, Sealer
 from app.store.sql import series
 from app.store.sql.bindings import series_binding
-from app.store.sql.db import Database, migrate
+from app.store.sql.db import Database
 from app.store.sql.key_rotation import reseal_rows
+from app.store.sql.migration import migrate
 from app.store.sql.models import Job, Series, SeriesPart
 from app.store.sql.reseal import Renamer
 from app.store.sql.series import SeriesMoved

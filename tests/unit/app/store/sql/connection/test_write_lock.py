@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.store.sql.write_lock import WriteLock
+from app.store.sql.connection.write_lock import WriteLock
 
 
 @pytest.mark.parametrize("with_file", [False, True])

@@ -17,7 +17,7 @@ from psycopg.waiting import Ready, Wait
 from sqlalchemy import event
 
 from app.loop_threads import LoopThreads
-from app.store.sql.fibers import Fiber, Fibers, current_fiber
+from app.store.sql.connection.fibers import Fiber, Fibers, current_fiber
 
 T = TypeVar("T")
 

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from sqlalchemy.orm import Session
 
 from app.errors import Unavailable
 from app.settings import Settings
-from app.store.sql import db
-from app.store.sql.db import Database, Session
+from app.store.sql.connection import engines
+from app.store.sql.connection.quick_statements import errors_of, execute
+from app.store.sql.db import Database
 from app.store.sql.models import Base, Release
-from app.store.sql.quick_statements import errors_of, execute
 from tests.conftest import DATABASES
 from tests.postgres import Postgres
 
@@ -146,7 +147,7 @@ def lose_connections(database: Database, postgres: Postgres) -> None:
 def test_a_connection_that_was_idle_is_tested(
     tmp_path: Path, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(db, "_IDLE_SECONDS", 0.0)
+    monkeypatch.setattr(engines, "IDLE_SECONDS", 0.0)
     database = Database(Settings(home=tmp_path, database_url=postgres.empty_database()))
     LEDGER.create(database.engine)
     lose_connections(database, postgres)
@@ -162,7 +163,7 @@ def test_a_connection_that_was_used_just_now_may_be_lost_once(
     how: str, tmp_path: Path, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The transaction reports the fault, and the next one has another connection."""
-    monkeypatch.setattr(db, "_IDLE_SECONDS", 600.0)
+    monkeypatch.setattr(engines, "IDLE_SECONDS", 600.0)
     database = Database(Settings(home=tmp_path, database_url=postgres.empty_database()))
     LEDGER.create(database.engine)
     lose_connections(database, postgres)

@@ -15,9 +15,9 @@ from app.errors import StorageFull, Unavailable
 from app.loop_threads import LoopThreads
 from app.settings import Settings
 from app.store.sql import usage
+from app.store.sql.connection.quick_statements import execute
 from app.store.sql.db import Database
 from app.store.sql.models import Base, Caller
-from app.store.sql.quick_statements import execute
 from app.store.sql.replicas import moment
 
 CALLERS = Base.metadata.tables["callers"]

@@ -19,9 +19,9 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from app.loop_threads import LoopThreads
-from app.store.sql.fibers import Fiber, Fibers
-from app.store.sql.quick_statements import give_driver
-from app.store.sql.write_lock import WriteLock
+from app.store.sql.connection.fibers import Fiber, Fibers
+from app.store.sql.connection.quick_statements import give_driver
+from app.store.sql.connection.write_lock import WriteLock
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from app.errors import InvalidRequest, Unavailable
 from app.settings import Settings
-from app.store.sql import server_looks
+from app.store.sql.connection import server_looks
 from app.store.sql.db import Database
 from app.telemetry.request_id import REQUEST_ID
 from tests.postgres import Postgres, running_postgres

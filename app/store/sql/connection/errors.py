@@ -1,0 +1,87 @@
+"""Errors of a database, as the service raises them."""
+
+import logging
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import sqlalchemy as sa
+
+from app.errors import InvalidRequest, StorageFull, Unavailable
+
+_TEMPORARY = (
+    sa.exc.OperationalError,
+    sa.exc.InterfaceError,
+    sa.exc.TimeoutError,  # of the pool
+)
+
+_READ_ONLY, _NOT_SUPPORTED = "25006", "0A000"
+"""SQLSTATE of a write on a server that takes none, and of a feature that the server does not have."""
+
+_REFUSES_WRITES = "call_bool_check_hook"
+"""Function of the server that does not let a transaction on a standby write. The service sets no other option
+that it checks. The message of the error is in the language of the server (`lc_messages`)."""
+
+DATABASE_ERRORS = (
+    sa.exc.OperationalError,
+    sa.exc.InterfaceError,
+    sa.exc.InternalError,
+    sa.exc.NotSupportedError,
+    sa.exc.ProgrammingError,  # such as a missing right or table
+)
+"""Errors that do not come from the values that a transaction stores."""
+
+_DISK_FULL = "53100"
+"""SQLSTATE of a server whose disk is full; its message is in the language of the server."""
+
+_log = logging.getLogger("rowveil.database")
+
+
+class DatabaseUnusable(Exception):
+    """The settings' database cannot be used."""
+
+
+class DatabaseAway(DatabaseUnusable):
+    """The database server does not respond, or rejects the connection; it may be starting."""
+
+
+@contextmanager
+def translated_errors() -> Iterator[None]:
+    """Raise temporary faults as Unavailable or StorageFull, and values it cannot store as InvalidRequest."""
+    try:
+        yield
+    except sa.exc.DataError as error:
+        raise InvalidRequest(
+            "a name in the request is longer than the database allows, or holds the character U+0000"
+        ) from error
+    except sa.exc.SQLAlchemyError as error:
+        if not is_temporary(error):
+            raise
+        _log.error("the database is not available: %s", type(getattr(error, "orig", error)).__qualname__)
+        if _is_full(error):
+            raise StorageFull("the database is full; delete buffers and jobs, or try again later") from error
+        raise Unavailable("the database is temporarily not available; try again") from error
+
+
+def is_temporary(error: sa.exc.SQLAlchemyError) -> bool:
+    """Whether the database is away, or takes no writes now, such as a standby that is not promoted yet."""
+    if isinstance(error, _TEMPORARY):
+        return True
+    cause = getattr(error, "orig", None)
+    state = getattr(cause, "sqlstate", None)
+    if state != _NOT_SUPPORTED:
+        return state == _READ_ONLY
+    return getattr(getattr(cause, "diag", None), "source_function", None) == _REFUSES_WRITES
+
+
+def is_damaged(error: Exception) -> bool:
+    """Return whether the file of an embedded database is none, or is damaged."""
+    cause = getattr(error, "orig", None)
+    return getattr(cause, "sqlite_errorcode", None) in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
+
+
+def _is_full(error: Exception) -> bool:
+    """Whether the disk or the file of the database has no room."""
+    cause = getattr(error, "orig", None)
+    state, code = getattr(cause, "sqlstate", None), getattr(cause, "sqlite_errorcode", None)
+    return state == _DISK_FULL or code == sqlite3.SQLITE_FULL

@@ -1,0 +1,149 @@
+"""Upgrade and downgrade of a database to the revision of a version, as a start and the command line do it."""
+
+import sys
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from app.errors import Unavailable
+from app.settings import Settings
+from app.store.sql import schema
+from app.store.sql.connection.engines import BEGIN, shown_cause, shown_url
+from app.store.sql.connection.errors import (
+    DATABASE_ERRORS,
+    DatabaseAway,
+    DatabaseUnusable,
+    is_damaged,
+    is_temporary,
+)
+from app.store.sql.db import Database
+
+if TYPE_CHECKING:
+    from alembic.config import Config
+
+NEWEST_REVISION = "2026_11_28_outbox_owners"
+"""Revision of the newest migration, which this version was made for."""
+
+_MIGRATING = 0x726F7776  # "rowv": id of the advisory lock of migrations
+
+
+def migrate(settings: Settings, alone: bool = False) -> None:
+    """Upgrade the tables to the newest revision; create the database file if there is none.
+
+    A database that has the newest revision is only read, without Alembic, which takes long to import.
+
+    Parameters
+    ----------
+    settings
+        Settings with the address of the database.
+    alone
+        Whether the caller makes sure that no other process uses the database. Otherwise a step that older
+        replicas cannot work with is refused while one lives.
+
+    Raises
+    ------
+    DatabaseUnusable
+        The address is invalid, the file cannot be opened, or the tables cannot be migrated now.
+    DatabaseAway
+        The server does not respond.
+    """
+    database = Database(settings)
+    try:
+        with _translated_migration(database), database.engine.connect() as connection:
+            at_newest = schema.current_revision(connection) == NEWEST_REVISION
+            if at_newest and schema.supports(connection, NEWEST_REVISION):
+                return
+        with _migrating(database) as connection:
+            schema.upgrade(connection, migration_config(connection), alone)
+    finally:
+        database.close()
+
+
+def downgrade(
+    settings: Settings, to: str, alone: bool = False, prepare: Callable[[Collection[str]], None] | None = None
+) -> None:
+    """Bring the tables back to an older revision, for an older version.
+
+    Parameters
+    ----------
+    settings
+        Settings with the address of the database.
+    to
+        The revision.
+    alone
+        As for `migrate`.
+    prepare
+        Function that changes what the older version could not read. It gets the revisions that are about to
+        be undone, and is called when nothing refuses the downgrade.
+
+    Raises
+    ------
+    DatabaseUnusable
+        As `migrate`, or there is no such older revision, or a step cannot be undone now.
+    DatabaseAway
+        The server does not respond.
+    """
+    database = Database(settings)
+    try:
+        with _migrating(database) as connection:
+            config = migration_config(connection)
+            undone = schema.check_downgrade(connection, config, to, alone)
+            if prepare is not None:
+                connection.rollback()  # it has transactions of its own
+                prepare(undone)
+            schema.downgrade(connection, config, to, alone)
+    finally:
+        database.close()
+
+
+@contextmanager
+def _migrating(database: Database) -> Iterator[sa.Connection]:
+    """Open a transaction that changes the tables, while no other process does; it is committed at the end."""
+    with (
+        _translated_migration(database),
+        database.only_one(_MIGRATING),
+        database.engine.connect() as opened,
+    ):
+        # SQLite refuses to write at once in a transaction that has read what another process then changed.
+        connection = opened.execution_options(**{BEGIN: "BEGIN IMMEDIATE"})
+        yield connection
+        connection.commit()
+
+
+@contextmanager
+def _translated_migration(database: Database) -> Iterator[None]:
+    try:
+        yield
+    except schema.MigrationRefused as error:
+        raise DatabaseUnusable(str(error)) from None
+    except Unavailable as error:
+        raise DatabaseAway(error.message) from None
+    except (*DATABASE_ERRORS, sa.exc.DatabaseError) as error:
+        if not (is_temporary(error) or is_damaged(error)):
+            raise
+        shown = shown_url(database.engine.url)
+        kind = DatabaseAway if database.shared else DatabaseUnusable
+        cause = shown_cause(error, database.engine.url)
+        raise kind(f"the database {shown} cannot be opened: {cause}") from None
+
+
+def migration_config(connection: sa.Connection) -> "Config":
+    """Return Alembic's configuration for this connection."""
+    from alembic.config import Config
+
+    config = Config(stdout=sys.stdout)  # its default is what it was when Alembic was imported
+    config.set_main_option("script_location", str(_migrations()).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    return config
+
+
+def _migrations() -> Path:
+    """Return the folder of migrations, in the installed package or next to it in the source tree."""
+    package = Path(__file__).parents[2]
+    for folder in (package / "migrations", package.parent / "migrations"):
+        if (folder / "env.py").is_file():
+            return folder
+    raise FileNotFoundError("the migrations are neither in the package nor next to it")

@@ -32,6 +32,7 @@ class Job:
 
     function: TaskFunction = field(repr=False)
     task: Any = field(repr=False)
+    owner: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +131,7 @@ async def run_in_child(name: str, key: str, job: Job) -> bytes:
         return encode_outcome(_REMOVED)
     if key in children.stopped:
         return encode_outcome(_CANCELLED)
-    running = children.engine.run(key, job.function, job.task)
+    running = children.engine.run(key, job.function, job.task, owner=job.owner)
     try:
         return encode_outcome(await asyncio.shield(running))
     except asyncio.CancelledError:  # by a Dask worker that closes

@@ -195,7 +195,13 @@ class DaskEngine:
         return {"dask_scheduler": ssl.cert_time_to_seconds(presented["notAfter"])} if presented else {}
 
     def run(
-        self, task_id: str, function: TaskFunction, task: Any, apart_from: str | None = None
+        self,
+        task_id: str,
+        function: TaskFunction,
+        task: Any,
+        apart_from: str | None = None,
+        *,
+        owner: str = "",
     ) -> asyncio.Task[Outcome]:
         """Run ``function(task)`` in a child process of a Dask worker; the task returns its outcome."""
         stop: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -204,7 +210,7 @@ class DaskEngine:
         self._keys[task_id] = key = f"rowveil-{uuid.uuid4().hex}"
         if self._files is not None and (path := getattr(task, "progress_path", "")):
             self._progress_paths[key] = path
-        running = asyncio.ensure_future(self._run(key, Job(function, task), stop, others))
+        running = asyncio.ensure_future(self._run(key, Job(function, task, owner), stop, others))
         self._running[task_id] = Running(running, stop)
         running.add_done_callback(lambda _: self._ended(task_id))
         return running

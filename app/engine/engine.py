@@ -19,6 +19,7 @@ NOT_SENT = "destination_not_sent"
 ATTEMPTS_EXHAUSTED = "attempts_exhausted"
 RELEASED_BEFORE = "released_before"
 REVISION_GONE = "revision_gone"
+JOB_ALTERED = "job_altered"
 DEADLINE_EXCEEDED = "deadline_exceeded"
 BLOB_MISSING = "blob_missing"
 
@@ -114,13 +115,19 @@ class Engine(Protocol):
         """Return the number of tasks that could start now; with ``apart_from``, not next to that task."""
 
     def run(
-        self, task_id: str, function: TaskFunction, task: Any, apart_from: str | None = None
+        self,
+        task_id: str,
+        function: TaskFunction,
+        task: Any,
+        apart_from: str | None = None,
+        *,
+        owner: str = "",
     ) -> asyncio.Task[Outcome]:
         """Run ``function(task)`` in the next free worker; the asyncio task returns its outcome.
 
         A free worker is taken before this method returns. Every error of the task, cancellation included,
         is returned as a Failure and never raised. On a cluster, the machine of the task ``apart_from`` is
-        avoided.
+        avoided. If the engine separates owners, the worker's process has run no task of another ``owner``.
         """
 
     def running_since(self, task_id: str) -> float | None:

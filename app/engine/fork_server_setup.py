@@ -2,7 +2,8 @@
 
 - Libraries that are loaded afterwards start no thread. Each worker sets its own number of threads after the
   fork (`app.engine.worker_process`).
-- A Ctrl-C in the terminal reaches the server as well: the service decides when its workers end.
+- A Ctrl-C in the terminal reaches the server as well, and so may a SIGTERM of a process manager. The service
+  decides when its workers end, which the server's end would kill.
 - If the service is killed, the server removes the folder of its listening socket, which the service would
   have removed.
 """
@@ -51,6 +52,7 @@ def _execute_again_without_secrets() -> None:
 if _SERVER in sys.orig_argv[-1]:  # and not in a process that only imports this module
     _execute_again_without_secrets()
 signal.signal(signal.SIGINT, signal.SIG_IGN)
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
 atexit.register(_remove_listener, os.getpid())
 
 for _variable in THREAD_VARIABLES:

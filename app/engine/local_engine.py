@@ -11,6 +11,9 @@ A worker that was killed counts as lost if the kernel has killed no process for 
 began. Otherwise, and after a crash, its end is the task's fault: another worker would end in the same way.
 A task whose worker was lost before it had read the task has not begun: the next free worker takes it. A
 worker that stands still and does not read its task, such as one that was stopped by a signal, is killed.
+
+If the set-up separates owners, a process gets tasks of one owner only. A free worker of another owner gets a
+new process before the task is sent.
 """
 
 import asyncio
@@ -21,6 +24,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +75,15 @@ class _Call:
     """Number of processes that the kernel had killed for lack of memory when it was sent."""
     function: TaskFunction
     task: Any
+    owner: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A task that waits for a worker."""
+
+    worker: asyncio.Future[WorkerLink]
+    owner: str
 
 
 class EmbeddedEngine:
@@ -99,11 +112,14 @@ class EmbeddedEngine:
         self._movers = ThreadPoolExecutor(2 * workers, "rowveil-files")
         self.on_capacity: Callable[[], None] = lambda: None
         self._workers = [WorkerLink(setup) for _ in range(workers)]
+        self._one_owner = setup.one_owner
         self._time_limit = time_limit
         self._free: deque[WorkerLink] = deque()
-        self._waiting: deque[asyncio.Future[WorkerLink]] = deque()
+        self._waiting: deque[_Waiting] = deque()
         self._running: dict[str, Running] = {}
         self._busy: set[WorkerLink] = set()
+        self._starting: set[WorkerLink] = set()
+        """Workers that get a new process, which has served nobody."""
         self._background: set[asyncio.Task[None]] = set()
         self._closing = False
         self._since: dict[str, float] = {}
@@ -118,7 +134,7 @@ class EmbeddedEngine:
         if self._files_setup is not None:
             self._files = await asyncio.to_thread(self._files_setup.open)
         for worker in self._workers:
-            self._spawn(self._bring_up(worker))
+            self._renew(worker)
         self._spawn(self._check_workers())
 
     def capacity(self, apart_from: str | None = None) -> int:
@@ -134,19 +150,26 @@ class EmbeddedEngine:
         return {}
 
     def run(
-        self, task_id: str, function: TaskFunction, task: Any, apart_from: str | None = None
+        self,
+        task_id: str,
+        function: TaskFunction,
+        task: Any,
+        apart_from: str | None = None,
+        *,
+        owner: str = "",
     ) -> asyncio.Task[Outcome]:
         """Run ``function(task)`` in the next free worker; the asyncio task returns its outcome.
 
-        A free worker has begun when this method returns, unless the files of the task are elsewhere.
+        A free worker has begun when this method returns, unless the files of the task are elsewhere or the
+        process has run tasks of another owner.
         """
         stop: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        free = self._next_worker()
+        free = self._next_worker(owner)
         if free.done() and self._files is None:
-            call = self._begin(task_id, free.result(), function, task)
+            call = self._begin(task_id, free.result(), function, task, owner)
             work = self._work(task_id, free.result(), call, stop)
         else:
-            work = self._run(task_id, free, function, task, stop)
+            work = self._run(task_id, free, function, task, owner, stop)
         running = asyncio.ensure_future(work)
         self._running[task_id] = Running(running, stop)
         running.add_done_callback(lambda _: self._ended(task_id))
@@ -198,13 +221,15 @@ class EmbeddedEngine:
         free: asyncio.Future[WorkerLink],
         function: TaskFunction,
         task: Any,
+        owner: str,
         stop: asyncio.Future[None],
     ) -> Outcome:
         worker = await self._wait_for_worker(free, stop)
         if worker is None:
             return _CANCELLED
         if self._files is None:
-            return await self._work(task_id, worker, self._begin(task_id, worker, function, task), stop)
+            call = self._begin(task_id, worker, function, task, owner)
+            return await self._work(task_id, worker, call, stop)
         fetched = await self._moved(self._files.fetch, stop, task)
         if isinstance(fetched, Failure) or stop.done():
             self._give_back(worker)
@@ -212,7 +237,7 @@ class EmbeddedEngine:
         else:
             if path := getattr(fetched, "progress_path", ""):
                 self._progress_paths[task_id] = path
-            call = self._begin(task_id, worker, function, fetched)
+            call = self._begin(task_id, worker, function, fetched, owner)
             outcome = await self._work(task_id, worker, call, stop)
             outcome = await self._moved(self._files.send, stop, fetched, outcome)
         if not isinstance(fetched, Failure):
@@ -247,16 +272,18 @@ class EmbeddedEngine:
         result = moving.result()
         return _over(self._time_limit) if isinstance(result, Failure) and not stop.done() else result
 
-    def _begin(self, task_id: str, worker: WorkerLink, function: TaskFunction, task: Any) -> _Call:
+    def _begin(
+        self, task_id: str, worker: WorkerLink, function: TaskFunction, task: Any, owner: str
+    ) -> _Call:
         """Send a task to a worker that is free."""
         self._since[task_id] = time.monotonic()
         answer: asyncio.Future[Outcome]
         try:
-            answer = asyncio.ensure_future(worker.call(function, task))
+            answer = asyncio.ensure_future(worker.call(function, task, owner))
         except Exception as error:  # the task cannot be sent
             answer = asyncio.get_running_loop().create_future()
             answer.set_result(failure_of(error))
-        return _Call(answer, self._oom_kills, function, task)
+        return _Call(answer, self._oom_kills, function, task, owner)
 
     async def _work(
         self, task_id: str, worker: WorkerLink, call: _Call, stop: asyncio.Future[None]
@@ -267,10 +294,10 @@ class EmbeddedEngine:
             if not unread or stop.done():
                 return outcome
             _log.warning("a worker was lost before it had read its task, which another worker takes")
-            another = await self._wait_for_worker(self._next_worker(), stop)
+            another = await self._wait_for_worker(self._next_worker(call.owner), stop)
             if another is None:
                 return _CANCELLED
-            worker, call = another, self._begin(task_id, another, call.function, call.task)
+            worker, call = another, self._begin(task_id, another, call.function, call.task, call.owner)
         outcome, _ = await self._outcome(worker, call, stop)
         return outcome
 
@@ -303,32 +330,75 @@ class EmbeddedEngine:
         """Start a replacement; return when the old process has ended, or the worker is free again."""
         self._busy.discard(worker)
         pid = worker.pid
-        replacing = self._spawn(self._bring_up(worker))
+        replacing = self._renew(worker)
         while replacing is not None and not replacing.done() and exists(pid):
             await asyncio.sleep(_POLL_SECONDS)
 
-    def _next_worker(self) -> asyncio.Future[WorkerLink]:
+    def _next_worker(self, owner: str) -> asyncio.Future[WorkerLink]:
         next_worker: asyncio.Future[WorkerLink] = asyncio.get_running_loop().create_future()
         while self._free:
-            worker = self._free.pop()  # the last used: its caches are warm
-            if worker.sound:
+            worker = self._take_free(owner)
+            if not worker.sound:
+                self._renew(worker)
+            elif self._may_serve(worker, owner):
                 self._busy.add(worker)
                 next_worker.set_result(worker)
                 return next_worker
-            self._spawn(self._bring_up(worker))
-        self._waiting.append(next_worker)
+            else:  # of another owner, as all that are free
+                if len(self._starting) <= len(self._unserved()):
+                    self._renew(worker)
+                else:  # more workers start than tasks wait
+                    self._free.append(worker)
+                break
+        self._waiting.append(_Waiting(next_worker, owner))
         return next_worker
 
+    def _unserved(self) -> list[_Waiting]:
+        """Return the tasks that wait and were not stopped, in order."""
+        return [each for each in self._waiting if not each.worker.done()]
+
+    def _may_serve(self, worker: WorkerLink, owner: str) -> bool:
+        return not self._one_owner or worker.owner in (owner, None)
+
+    def _take_free(self, owner: str) -> WorkerLink:
+        """Take a free worker: the last used, whose caches are warm.
+
+        If owners are separated, it is the last used one of the owner, otherwise one that has served nobody,
+        otherwise the one that has been idle for longest.
+        """
+        if not self._one_owner:
+            return self._free.pop()
+        for wanted in (owner, None):
+            for worker in reversed(self._free):
+                if worker.owner == wanted:
+                    self._free.remove(worker)
+                    return worker
+        return self._free.popleft()
+
     def _give_back(self, worker: WorkerLink) -> None:
+        """Give the worker to a task that waits, renew it for one, or note that it is free.
+
+        The workers that start serve the first tasks. So a task after these is served before them if it is
+        the first of the worker's owner.
+        """
         self._busy.discard(worker)
-        while self._waiting:
-            waiting = self._waiting.popleft()
-            if not waiting.done():
+        self._waiting = deque(self._unserved())
+        for waiting in islice(self._waiting, len(self._starting) + 1):
+            if self._may_serve(worker, waiting.owner):
+                self._waiting.remove(waiting)
                 self._busy.add(worker)
-                waiting.set_result(worker)
+                waiting.worker.set_result(worker)
                 return
-        self._free.append(worker)
-        self.on_capacity()
+        if len(self._starting) < len(self._waiting):
+            self._renew(worker)
+        else:
+            self._free.append(worker)
+            self.on_capacity()
+
+    def _renew(self, worker: WorkerLink) -> asyncio.Task[None] | None:
+        """Start a new process for the worker, which is free or given to a task as soon as it is up."""
+        self._starting.add(worker)
+        return self._spawn(self._bring_up(worker))
 
     async def _bring_up(self, worker: WorkerLink) -> None:
         failures = 0
@@ -342,6 +412,7 @@ class EmbeddedEngine:
                 kind = type(error).__qualname__
                 _log.error("a worker does not start (%s); trying again in %s s", kind, wait)
                 await asyncio.sleep(wait)
+        self._starting.discard(worker)
         self._give_back(worker)
 
     async def _check_workers(self) -> None:
@@ -355,7 +426,7 @@ class EmbeddedEngine:
             for worker in [idle for idle in self._free if not idle.sound]:
                 _log.warning("idle worker %s died and is replaced", worker.pid)
                 self._free.remove(worker)
-                self._spawn(self._bring_up(worker))
+                self._renew(worker)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:
         if self._closing:

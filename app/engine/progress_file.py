@@ -1,7 +1,7 @@
 """Progress of a task, shared through a small file that worker and service have open.
 
-A killed worker leaves the file as it was: there is no lock to keep and no pipe to break. A torn read returns
-at worst a half-written stage name, until the next read.
+A killed worker leaves the file as it was: there is no lock to keep and no pipe to break. Progress is one
+record with a checksum, so a reader does not take a record that is half written.
 
 If the service dies first, the worker leaves a note in the file that it was alive, and that the kernel has
 killed no process for lack of memory since the task began. So the task did not take the service's memory.
@@ -11,6 +11,7 @@ import contextlib
 import mmap
 import os
 import struct
+import zlib
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -21,11 +22,14 @@ from app.engine.stop_request import check_stop
 
 _SIZE = 128
 
-_FRACTION = struct.Struct("=d")
+_RECORD = struct.Struct("=dq100p")
+"""Fraction, process id and stage."""
 
-_PID = struct.Struct("=q")
+_CHECKSUM = struct.Struct("=L")
+"""CRC-32 of the record, after it. 0 is the checksum of a file without progress, and of earlier versions."""
 
-_STAGE = struct.Struct("=104p")
+_READS = 4
+"""Reads of a record that is being written. To write one takes less time than to read it."""
 
 _NOTE = struct.Struct("=q")
 
@@ -52,29 +56,37 @@ def make_progress_file(path: Path) -> None:
 
 def read_progress(path: Path) -> Progress | None:
     """Read the worker's last progress; None if the file does not exist, cannot be read or is incomplete."""
-    try:
-        data = path.read_bytes()
-    except OSError:  # such as ESTALE of a network share
-        return None
-    return parse_progress(data)
+    for _ in range(_READS):
+        try:
+            data = path.read_bytes()
+        except OSError:  # such as ESTALE of a network share
+            return None
+        if (progress := parse_progress(data)) is not None:
+            return progress
+    return None
 
 
 def parse_progress(data: bytes) -> Progress | None:
     """Return the progress in the content of a progress file; None if it is incomplete."""
     if len(data) != _SIZE:
         return None
-    (fraction,) = _FRACTION.unpack_from(data, 0)
-    (pid,) = _PID.unpack_from(data, 8)
-    (stage,) = _STAGE.unpack_from(data, 16)
+    (checksum,) = _CHECKSUM.unpack_from(data, _RECORD.size)
+    if checksum not in (0, zlib.crc32(data[: _RECORD.size])):
+        return None
+    fraction, pid, stage = _RECORD.unpack_from(data)
     return Progress(min(1.0, max(0.0, fraction)), stage.decode(errors="ignore"), pid)
+
+
+def _packed(progress: Progress) -> bytes:
+    """Return the record with its checksum."""
+    record = _RECORD.pack(progress.fraction, progress.pid, progress.stage.encode())
+    return record + _CHECKSUM.pack(zlib.crc32(record))
 
 
 def write_progress(path: Path, progress: Progress) -> None:
     """Write progress that came from another machine; nothing happens if the task has ended. Blocking."""
     with contextlib.suppress(OSError), path.open("r+b") as file:
-        file.write(
-            _FRACTION.pack(progress.fraction) + _PID.pack(progress.pid) + _STAGE.pack(progress.stage.encode())
-        )
+        file.write(_packed(progress))
 
 
 def has_outlived_service(path: Path) -> bool:
@@ -112,15 +124,16 @@ class ProgressFile:
             self._map = mmap.mmap(handle, _SIZE)
         finally:
             os.close(handle)
-        _PID.pack_into(self._map, 8, os.getpid())
+        self._pid = os.getpid()
+        before = parse_progress(self._map[:]) or Progress()
+        self._write(Progress(before.fraction, before.stage, self._pid))
         _NOTE.pack_into(self._map, _NOTE_AT, 0)  # of a worker whose task another one repeats
         self._oom_kills = oom_kills()
 
     def __call__(self, fraction: float, stage: str) -> None:
         """Write the fraction done, 0 to 1, and the current stage. Raises TaskStopped, in a worker."""
         check_stop()
-        _FRACTION.pack_into(self._map, 0, fraction)
-        _STAGE.pack_into(self._map, 16, stage.encode())
+        self._write(Progress(fraction, stage, self._pid))
 
     def note_end_of_service(self) -> None:
         """Note that this process outlives the service, unless memory ran out or nobody knows whether it did.
@@ -133,6 +146,11 @@ class ProgressFile:
         with contextlib.suppress(ValueError, OSError):  # the task has just ended; the folder is away
             _NOTE.pack_into(self._map, _NOTE_AT, 1)
             self._map.flush()
+
+    def _write(self, progress: Progress) -> None:
+        """Replace the record by one copy: ``pack_into`` would clear it first, and a reader would see 0."""
+        packed = _packed(progress)
+        self._map[: len(packed)] = packed
 
     def __enter__(self) -> Self:
         global _current

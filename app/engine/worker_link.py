@@ -11,6 +11,7 @@ whether a process ended before it had read its task. It also sees whether a livi
 """
 
 import asyncio
+import atexit
 import contextlib
 import errno
 import fcntl
@@ -21,6 +22,7 @@ import socket
 import struct
 import termios
 import threading
+import weakref
 from collections.abc import Coroutine
 from multiprocessing import connection
 from multiprocessing.process import BaseProcess
@@ -49,6 +51,20 @@ _PROCESSES = threading.Lock()
 """Starting a process asks for the exit codes of all others; two askers at once would lose a code."""
 
 
+_LINKS: "weakref.WeakSet[WorkerLink]" = weakref.WeakSet()
+"""All workers of this process."""
+
+
+def _kill_the_rest() -> None:
+    """Kill workers that an error leaves at the end of this process: they ignore multiprocessing's SIGTERM."""
+    for link in list(_LINKS):
+        link.kill()
+
+
+# It runs before the handler of multiprocessing, which was registered before and waits for all workers.
+atexit.register(_kill_the_rest)
+
+
 class StartFailed(Exception):
     """The worker's process ended before it could take a task."""
 
@@ -57,6 +73,7 @@ class WorkerLink:
     """A process and its socket; a new process takes the place of an old one."""
 
     def __init__(self, setup: WorkerSetup) -> None:
+        _LINKS.add(self)
         self._setup = setup
         self._process: BaseProcess | None = None
         self._socket: socket.socket | None = None
@@ -69,6 +86,8 @@ class WorkerLink:
         self._unread_looks = 0
         self.pid = 0
         """Process id; 0 until the first process is up."""
+        self.owner: str | None = None
+        """Owner of the tasks that the process was given; None: it was given none."""
 
     @property
     def sound(self) -> bool:
@@ -95,7 +114,7 @@ class WorkerLink:
         except (EOFError, OSError, struct.error):
             raise StartFailed("a worker ended while it started") from None
 
-    def call(self, function: TaskFunction, task: Any) -> Coroutine[Any, Any, Outcome]:
+    def call(self, function: TaskFunction, task: Any, owner: str) -> Coroutine[Any, Any, Outcome]:
         """Send a task to the process, at once as far as its socket takes it; return the rest of the call.
 
         The rest sends ``function(task)`` completely and returns its outcome, also when the process dies.
@@ -103,6 +122,7 @@ class WorkerLink:
         """
         self._called = self._stopping = self.unread = False
         self._unread_looks = 0
+        self.owner = owner
         content = pickle.dumps((function, task), pickle.HIGHEST_PROTOCOL)
         unsent = memoryview(LENGTH.pack(len(content)) + content)
         with contextlib.suppress(OSError):  # a dead process; or the socket is full
@@ -183,7 +203,7 @@ class WorkerLink:
                     here.close()
                     raise
             here.setblocking(False)
-            self._process, self._socket = process, here
+            self._process, self._socket, self.owner = process, here, None
 
     async def _receive(self) -> bytearray:
         """Return the next message. Raises EOFError, OSError."""

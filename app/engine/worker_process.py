@@ -82,11 +82,15 @@ class WorkerSetup:
     It is a name, because the function itself would import numba before the threads are set."""
     confinement: Confinement | None = None
     """Limits of what it may reach; None: it may reach what the service may."""
+    one_owner: bool = False
+    """Whether a process runs tasks of one owner only, and is replaced before it gets those of another one."""
 
 
 def serve_tasks(setup: WorkerSetup, connection: socket.socket) -> None:
     """Set this process up, send its id, and run the tasks that come, until the service closes the socket."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: the service decides when a worker ends
+    # Terminals and process managers send them to all processes. The service decides when a worker ends.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     clear_environment(tracing.wanted())  # where no fork server has done so
     open_statistics()
     disable_core_dumps()  # a Dask worker process may allow them
@@ -143,8 +147,6 @@ def _read(connection: socket.socket, size: int) -> bytearray | None:
 
 def set_up(setup: WorkerSetup) -> None:
     """Make this process a worker."""
-    # A kernel does not return to Python until it ends, so only the signal's default action stops it at once.
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_exit_with_the_service, daemon=True).start()
     _exit_with_the_fork_server()
     multiprocessing.set_start_method("spawn", force=True)  # with "fork..." numba makes a semaphore that stays

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
 
 import pyarrow as pa
 
 from app.callers import Caller
-from app.errors import Conflict, InvalidRequest, NotFound, StateConflict, Unavailable, storage_error
-from app.job_kinds import Kind, kind_of, revision_of
+from app.errors import InvalidRequest, NotFound, StateConflict, Unavailable, storage_error
+from app.job_kinds import kind_of, revision_of
 from app.jobs.fairness.limits import Limits
 from app.jobs.fairness.turns import turn_after
 from app.jobs.idempotency import Idempotency
@@ -28,27 +27,23 @@ from app.jobs.requests import (
     SendTo,
     StoredTable,
     SubmissionOptions,
-    TableOf,
     choice_revision_of,
 )
 from app.jobs.series import join_again, join_series
 from app.jobs.states import State, Step, after
 from app.jobs.stores import Stores
 from app.jobs.tables.digests import in_forms
+from app.jobs.tables.job_tables import JobTables, TableColumns, check_same_rows, table_columns
 from app.jobs.task_builder import KeptWorker
 from app.settings import Settings
 from app.store.blobs.arrow_stream import table_bytes, write_table
 from app.store.blobs.background_digest import digested
 from app.store.blobs.field_digests import FieldDigests
 from app.store.blobs.sealed_files import BlobAccess
-from app.store.sql import buffers, jobs, replicas, usage
+from app.store.sql import jobs, replicas, usage
 from app.store.sql.bindings import (
-    NamedBlob,
     Role,
-    blob_of_buffer,
-    rows_binding,
     seed_binding,
-    table_binding,
 )
 from app.store.sql.db import Transaction
 from app.store.sql.models import Job
@@ -67,6 +62,7 @@ class Acceptance:
     def __init__(self, settings: Settings, stores: Stores, limits: Limits, idempotency: Idempotency) -> None:
         self._settings = settings
         self._stores = stores
+        self._tables = JobTables(stores)
         self._limits = limits
         self._idempotency = idempotency
 
@@ -97,14 +93,16 @@ class Acceptance:
             inline=new.inline,
         )
         _set_send_to(job, new.send_to)
-        self._set_seed(job, seed, bits)
+        job.seed_fingerprint, job.seed_bits = self._stores.sealer.fingerprint(seed), bits
         tables: dict[Role, GivenTable | None] = {"source": new.source}
         if new.destination is not None:
             tables["destination"] = new.destination
         if new.control is not None:
             tables["control"] = new.control
         other = other_source_digest(self._stores, self._settings, job, new.source, caller)
-        return self._insert(job, tables, new.submission, caller, worker, "job.submit", other_digest=other)
+        return self._insert(
+            job, seed, tables, new.submission, caller, worker, "job.submit", other_digest=other
+        )
 
     def accept_rerun(
         self,
@@ -174,18 +172,20 @@ class Acceptance:
             retain_source=first.retain_source,
             inline=kind.has_rows and (first.inline if source is None else isinstance(source, pa.Table)),
             rerun_of=first.id,
+            series_id=first.series_id,
+            control_digest=first.control_digest,
         )
         _set_send_to(job, send_to)
         seed = self._stores.open_value(first.sealed_seed, seed_binding(first))
-        self._set_seed(job, seed, first.seed_bits)
+        job.seed_fingerprint, job.seed_bits = self._stores.sealer.fingerprint(seed), first.seed_bits
         tables: dict[Role, GivenTable | None] = {"source": source}
         if kind.reads_destination:
             tables["destination"] = destination
         if first.control_digest is not None:
             tables["control"] = control
-        expected: dict[Role, str] = {role: _table_columns(first, role).digest for role in tables}
+        expected: dict[Role, str] = {role: table_columns(first, role).digest for role in tables}
         tables, of_buffers = in_forms(self._stores, tables, expected, caller)
-        return self._insert(job, tables, submission, caller, worker, "job.rerun", first, of_buffers)
+        return self._insert(job, seed, tables, submission, caller, worker, "job.rerun", first, of_buffers)
 
     def accepted_before(self, submission: SubmissionOptions, caller: Caller) -> Job | None:
         """Return the job that an equal earlier request has made. Raises IdempotencyKeyReused."""
@@ -204,39 +204,9 @@ class Acceptance:
             self._stores.audit.append(session, caller, "job.submit.again", job.id, now)
         return job
 
-    def _set_seed(self, job: Job, seed: bytes, bits: int) -> None:
-        sealer = self._stores.sealer
-        job.sealed_seed = sealer.seal(seed, seed_binding(job))
-        job.seed_fingerprint = sealer.fingerprint(seed)
-        job.seed_bits = bits
-
-    def _set_table(self, job: Job, role: Role, given: _TableColumns) -> None:
-        binding = table_binding(job, role)
-        blob: str | None = None
-        sealed_key = sealed_rows = None
-        if isinstance(given.blob, bytes):
-            sealed_rows = self._stores.sealer.seal(given.blob, rows_binding(job, role))
-        elif isinstance(given.blob, NamedBlob):
-            blob, sealed_key = given.blob.blob, self._stores.move_key(given.blob, binding)
-        else:
-            assert given.blob is not None
-            blob, sealed_key = given.blob.id, self._stores.blobs.seal_key(given.blob, binding)
-        job.byte_size += given.byte_size
-        if role == "source":
-            job.source_digest, job.source_fields, job.row_count = given.digest, given.fields, given.rows
-            job.source_blob, job.source_buffer = blob, given.buffer
-            job.source_reference, job.sealed_source_key = given.reference, sealed_key
-            job.sealed_source = sealed_rows
-        elif role == "destination":
-            job.destination_digest, job.destination_fields = given.digest, given.fields
-            job.destination_rows, job.destination_blob = given.rows, blob
-            job.destination_buffer, job.destination_reference = given.buffer, given.reference
-            job.sealed_destination_key, job.sealed_destination = sealed_key, sealed_rows
-        else:
-            job.control_digest, job.control_fields = given.digest, given.fields
-            job.control_rows, job.control_blob = given.rows, blob
-            job.control_buffer, job.control_reference = given.buffer, given.reference
-            job.sealed_control_key, job.sealed_control = sealed_key, sealed_rows
+    def _seal_seed(self, job: Job, seed: bytes) -> None:
+        """Seal the seed to the columns that are its terms, which must all be set."""
+        job.sealed_seed = self._stores.sealer.seal(seed, seed_binding(job))
 
     def _set_submission(
         self, job: Job, submission: SubmissionOptions, now: datetime, first: Job | None
@@ -253,6 +223,7 @@ class Acceptance:
     def _insert(
         self,
         job: Job,
+        seed: bytes,
         tables: Mapping[Role, GivenTable | None],
         submission: SubmissionOptions,
         caller: Caller,
@@ -269,7 +240,7 @@ class Acceptance:
 
         Small tables are sealed into the row, others are written. Both are done before the transaction, which
         holds the owner's lock and must be short. Buffers and retained tables are looked up within it, so that
-        they cannot expire meanwhile.
+        they cannot expire meanwhile. The seed is sealed before it, and again if it adds a series or control.
         """
         written: list[str] = []
         try:
@@ -279,19 +250,19 @@ class Acceptance:
                     description = described(table)
                     form = self._stores.lease.digest_form
                     if first is not None:
-                        form = form_of(_table_columns(first, role).digest)
+                        form = form_of(table_columns(first, role).digest)
                     digest, field_digests = digested(table, form)
-                    given = _TableColumns(digest, description["fields"], description["rows"], table.nbytes)
-                    _check_same_rows(given, role, first)
+                    given = TableColumns(digest, description["fields"], description["rows"], table.nbytes)
+                    check_same_rows(given, role, first)
                     if (content := self._small(table)) is not None:
-                        self._set_table(job, role, replace(given, blob=content))
+                        self._tables.set(job, role, replace(given, blob=content))
                         continue
                     access = self._stores.new_blob()
                     written.append(access.id)
                     _write(access, table, field_digests)
-                    self._set_table(job, role, replace(given, blob=access))
+                    self._tables.set(job, role, replace(given, blob=access))
                 elif isinstance(table, StoredTable):
-                    given = _TableColumns(
+                    given = TableColumns(
                         table.digest,
                         table.fields,
                         table.rows,
@@ -300,8 +271,10 @@ class Acceptance:
                         None,
                         table.reference,
                     )
-                    _check_same_rows(given, role, first)
-                    self._set_table(job, role, given)
+                    check_same_rows(given, role, first)
+                    self._tables.set(job, role, given)
+            self._seal_seed(job, seed)
+            known_terms = job.series_id, job.control_digest
             if worker is not None and all(getattr(job, f"sealed_{role}") is not None for role in tables):
                 worker.prepare(job)
             with self._stores.database.write() as session:
@@ -311,8 +284,10 @@ class Acceptance:
                 if known is None:
                     read = [table.blob for table in tables.values() if isinstance(table, StoredTable)]
                     self._stores.claim_blobs(session, [*written, *read])
-                    self._look_up_tables(session, job, tables, caller, first, of_buffers or {})
+                    self._tables.look_up(session, job, tables, caller, first, of_buffers or {})
                     self._join(session, job, first, other_digest)
+                    if (job.series_id, job.control_digest) != known_terms:
+                        self._seal_seed(job, seed)
                     self._queue(session, job, submission, worker)
                     self._idempotency.keep(session, job.owner, submission, job.id, job.created_at)
                     reason = first.id if first is not None else None
@@ -327,48 +302,6 @@ class Acceptance:
             return known
         self._stores.mark_named(written)
         return job
-
-    def _look_up_tables(
-        self,
-        session: Transaction,
-        job: Job,
-        tables: Mapping[Role, GivenTable | None],
-        caller: Caller,
-        first: Job | None,
-        of_buffers: Mapping[Role, str],
-    ) -> None:
-        """Set the tables that are named: buffers, tables of other jobs, and what a first job retained."""
-        for role, table in tables.items():
-            if isinstance(table, str):
-                buffer = buffers.lend(session, table, job.created_at, caller)
-                if buffer is None:
-                    raise InvalidRequest(f"there is no buffer '{table}'", f"/{role}/buffer")
-                given = _TableColumns(
-                    of_buffers.get(role, buffer.digest),
-                    buffer.fields,
-                    buffer.row_count,
-                    buffer.byte_size,
-                    blob_of_buffer(buffer),
-                    buffer.id,
-                )
-                _check_same_rows(given, role, first)
-                self._set_table(job, role, given)
-            elif isinstance(table, TableOf):
-                self._set_table(job, role, self._table_of(session, table, job.created_at, caller))
-            elif table is None:
-                assert first is not None
-                given = _table_columns(first, role)
-                retained = jobs.retained(session, role, first, job.created_at, caller)
-                content = None if retained else self._retained_table(session, role, first)
-                if retained is None and content is None and role == "destination":
-                    given = self._attacked_again(session, first, job.created_at, caller) or given
-                else:
-                    given = replace(given, blob=retained or content)
-                if given.blob is None:
-                    raise Conflict(
-                        f"the job's {role} was not retained; give it again: its digest must be {given.digest}"
-                    )
-                self._set_table(job, role, given)
 
     def _join(self, session: Transaction, job: Job, first: Job | None, other_digest: str | None) -> None:
         """Check what was released of the source before, and add the job to its series."""
@@ -410,54 +343,6 @@ class Acceptance:
         content = table_bytes(table.schema, table.to_batches())
         return content if len(content) <= most else None
 
-    def _table_of(self, session: Transaction, table: TableOf, now: datetime, caller: Caller) -> _TableColumns:
-        """Return the source or the destination of a swap, as a table of another job.
-
-        Raises InvalidRequest (no such job is visible, or it has no destination), Conflict (it does not have
-        the table any more).
-        """
-        made = jobs.find(session, table.job, caller=caller)
-        if made is None:
-            raise InvalidRequest(f"there is no job '{table.job}'", "/job")
-        check_has_release(made)
-        given = _table_columns(made, table.role)
-        retained = jobs.retained(session, table.role, made, now, caller)
-        content = None if retained else self._retained_table(session, table.role, made)
-        if (held := retained or content) is not None:
-            return replace(given, byte_size=made.byte_size, blob=held, reference=None)
-        if table.role == "source":
-            reason = f"its source was not retained; give it as 'source': its digest must be {given.digest}"
-        else:
-            reason = "its rows have expired; give the release as 'destination', and leave 'job' out"
-        raise Conflict(f"the job does not have the table any more: {reason}", f"/{table.role}")
-
-    def _attacked_again(
-        self, session: Transaction, first: Job, now: datetime, caller: Caller
-    ) -> _TableColumns | None:
-        """Return the release that an attack was made on, while the job that made it still has it."""
-        job_id = first.parameters.get("job")
-        if kind_of(first.service) is not Kind.ATTACKS or job_id is None:
-            return None
-        try:
-            given = self._table_of(session, TableOf(job_id, "destination"), now, caller)
-        except (InvalidRequest, Conflict):
-            return None
-        _check_same_rows(given, "destination", first)
-        return given
-
-    def _retained_table(self, session: Transaction, role: Role, first: Job) -> bytes | None:
-        """Return the stream of a small table that the first job's row still holds."""
-        sealed = jobs.retained_table(session, role, first.id)
-        return None if sealed is None else self._stores.open_value(sealed, rows_binding(first, role))
-
-
-def check_has_release(job: Job) -> None:
-    """Raise InvalidRequest if the job has made no destination."""
-    if not kind_of(job.service).has_rows:
-        raise InvalidRequest(f"a {job.service} job has no rows to attack; name a run of a service", "/job")
-    if job.state != State.SUCCEEDED:
-        raise InvalidRequest(f"the job is {job.state}: only a job that succeeded has a release", "/job")
-
 
 def _write(access: BlobAccess, table: pa.Table, field_digests: FieldDigests | None) -> None:
     try:
@@ -466,68 +351,7 @@ def _write(access: BlobAccess, table: pa.Table, field_digests: FieldDigests | No
         raise storage_error(error) from error
 
 
-@dataclass(frozen=True, slots=True)
-class _TableColumns:
-    """Columns of a job row that identify one of its tables and say where it is stored."""
-
-    digest: str
-    fields: list[dict[str, Any]]
-    rows: int
-    byte_size: int = 0
-    blob: BlobAccess | NamedBlob | bytes | None = field(default=None, repr=False)
-    """A new blob, one that another row names, or the stream of a small table; None: not known yet."""
-    buffer: str | None = None
-    reference: str | None = None
-
-
 def _set_send_to(job: Job, send_to: SendTo | None) -> None:
     if send_to is not None:
         job.destination_reference, job.destination_media_type = send_to.reference, send_to.media_type
         job.destination_options = send_to.options()
-
-
-def _table_columns(job: Job, role: Role) -> _TableColumns:
-    if role == "source":
-        # The row has the bytes of both tables together; they are counted with the source.
-        return _TableColumns(
-            job.source_digest,
-            job.source_fields,
-            job.row_count,
-            job.byte_size,
-            None,
-            job.source_buffer,
-            job.source_reference,
-        )
-    if role == "control":
-        assert job.control_digest is not None  # looked at before
-        assert job.control_fields is not None
-        assert job.control_rows is not None
-        return _TableColumns(
-            job.control_digest,
-            job.control_fields,
-            job.control_rows,
-            0,
-            None,
-            job.control_buffer,
-            job.control_reference,
-        )
-    assert job.destination_digest is not None  # a job that is given it has it from its acceptance on
-    assert job.destination_fields is not None
-    assert job.destination_rows is not None
-    return _TableColumns(
-        job.destination_digest,
-        job.destination_fields,
-        job.destination_rows,
-        0,
-        None,
-        job.destination_buffer,
-        job.destination_reference,
-    )
-
-
-def _check_same_rows(given: _TableColumns, role: Role, first: Job | None) -> None:
-    expected = _table_columns(first, role).digest if first is not None else given.digest
-    if given.digest != expected:
-        raise Conflict(
-            f"the {role} is not the job's own: its digest is {given.digest}, expected {expected}", f"/{role}"
-        )

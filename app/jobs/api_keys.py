@@ -37,6 +37,8 @@ _KEY = re.compile(r"rv_([0-9A-Za-z]{10})_[0-9A-Za-z]{43}[0-9A-Za-z]{6}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 _USE_RECORDED_EVERY = timedelta(hours=1)
 
+_MOST_LASTS = timedelta(days=36_500)
+
 
 @dataclass(frozen=True, slots=True)
 class NewKey:
@@ -60,8 +62,10 @@ class NewKey:
                 raise InvalidRequest(f"unknown scope '{scope}'{did_you_mean(scope, SCOPES)}")
         if not self.scopes:
             raise InvalidRequest(f"a key has at least one scope of {', '.join(SCOPES)}")
-        if self.lasts <= timedelta():
-            raise InvalidRequest("a key's time to its expiry must be positive")
+        if not timedelta() < self.lasts <= _MOST_LASTS:
+            raise InvalidRequest(
+                f"a key's time to its expiry must be positive, and at most {_MOST_LASTS.days} days"
+            )
 
 
 class ApiKeys:

@@ -12,13 +12,12 @@ from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, TypeVar
 
+from app.callers import THE_SERVICE
 from app.engine.engine import (
     CANCELLED,
     DEADLINE_EXCEEDED,
     INTERNAL_ERROR,
-    NOT_ITS_FAULT,
-    WORKER_DIED,
-    WORKER_LOST,
+    JOB_ALTERED,
     Engine,
     Failure,
     Outcome,
@@ -26,23 +25,23 @@ from app.engine.engine import (
 from app.engine.progress_file import make_progress_file
 from app.engine.worker_process import failure_of
 from app.errors import NO_ROOM, StorageFull, Unavailable
+from app.file_threads import ServiceThreads
 from app.jobs.failure_errors import problem_of
 from app.jobs.fairness.turns import Turns
 from app.jobs.job_metrics import JobMetrics
 from app.jobs.maintenance.storage_gate import StorageGate
 from app.jobs.maintenance.takeover import Takeover
-from app.jobs.recorder import DeadlinePassed, Recorder, requeue
+from app.jobs.recorder import MOST_ATTEMPTS, NOT_STOPPED, Recorder, StopReason, requeue
 from app.jobs.reference_writer import ReferenceWriter
 from app.jobs.states import State, Step
 from app.jobs.stores import Stores
-from app.jobs.task_builder import KeptWorker, TaskBuilder
+from app.jobs.task_builder import KeptWorker, SeedBroken, TaskBuilder
 from app.jobs.units.unit_runner import JobRuns
 from app.jobs.watchers import Watchers
 from app.processes.api_process import ApiProcess
 from app.store.sql import jobs, replicas
-from app.store.sql.db import DATABASE_ERRORS
+from app.store.sql.connection.errors import DATABASE_ERRORS
 from app.store.sql.models import Job
-from app.store.sql.series import SeriesMoved
 from app.telemetry import tracing
 from app.worker.tasks import JobTask, SwapTask
 
@@ -59,15 +58,12 @@ _ARRIVAL_SECONDS = 0.1
 _DEADLINE_SECONDS = 1.0
 """Interval at which queued jobs are checked for their deadlines."""
 
-_MOST_ATTEMPTS = 10
-"""Attempts of a job after which it fails if the fork server or the cluster is lost again, or its files cannot
-be opened while the storage works."""
-
-_OVERDUE = Failure(DEADLINE_EXCEEDED, "the job had not ended by its deadline, and was stopped")
-
-_TOO_LATE = Failure(DEADLINE_EXCEEDED, "the job had not ended by its deadline; its result was discarded")
-
 _LATE = Failure(DEADLINE_EXCEEDED, "the job was still queued at its deadline, and did not run")
+
+_ALTERED = (
+    "the job did not run: its row was changed outside of the service, or a master key is missing; the "
+    "service's log has the cause under the job's id"
+)
 
 _UNREADABLE = "the job's source or seed cannot be opened; the service's log has the cause under the job's id"
 
@@ -89,7 +85,7 @@ class Dispatcher:
         takeover: Takeover,
         reference_writer: ReferenceWriter,
         watchers: Watchers,
-        threads: Executor,
+        threads: ServiceThreads,
         job_metrics: JobMetrics,
         process: ApiProcess,
     ) -> None:
@@ -107,6 +103,7 @@ class Dispatcher:
         self._process = process
         self._wake = asyncio.Event()
         self._may_be_queued = False
+        """Whether a job may be queued that no claim has looked for since. See `_claim_while_capacity`."""
         self._event_loop = asyncio.get_running_loop()
         self._claiming: asyncio.Task[None] | None = None
         self._expiring: asyncio.Task[None] | None = None
@@ -158,8 +155,10 @@ class Dispatcher:
         if self._reserve() or await self._wait_for_worker():
             worker = KeptWorker(self._stores, self._tasks, self._run_reserved)
         try:
-            call = self._shortly if short else self._in_thread
-            job, task = await call(self._accept_and_build, job_id, accept, worker)
+            # A job without files that is only queued waits for no folder.
+            threads = self._threads.database if short and worker is None else self._threads.files
+            call = self._shortly if short else self._in
+            job, task = await call(threads, self._accept_and_build, job_id, accept, worker)
             accepted: Job = job
             if task is not None:
                 accepted = job.as_it_is()  # it may end before the caller looks at it
@@ -178,11 +177,11 @@ class Dispatcher:
                 self._process.notify_job_queued()
         return accepted
 
-    def _run_reserved(self, task: JobTask) -> asyncio.Task[Outcome]:
+    def _run_reserved(self, task: JobTask, owner: str) -> asyncio.Task[Outcome]:
         """Start a job in a worker that is kept for it."""
         self._starting.add(task.job_id)
         self._reserved -= 1
-        return self._runs.run(task.job_id, task)
+        return self._runs.run(task.job_id, task, owner)
 
     def _reserve(self) -> bool:
         """Keep a free worker for a new job; False if there is none, or a plan or an upload is before it."""
@@ -276,10 +275,10 @@ class Dispatcher:
         if tracking:
             await asyncio.wait(tracking)
 
-    async def take_over_stalled(self, end_leases: bool) -> None:
+    async def take_over_stalled(self, end_leases: bool, now: datetime | None = None) -> None:
         """Requeue or end running jobs that no live replica tracks: see `Takeover.run`."""
-        followed = {*self._tracked, *self._starting}
-        taken, ended = await self._in_thread(self._takeover.run, end_leases, followed)
+        followed, background = {*self._tracked, *self._starting}, self._threads.background
+        taken, ended = await self._in(background, self._takeover.run, end_leases, followed, now)
         if taken:
             self.wake()
         if ended:
@@ -301,7 +300,7 @@ class Dispatcher:
         try:
             while self._sweep_wanted:
                 self._sweep_wanted = False
-                await self._in_thread(self._stores.sweep)
+                await self._in(self._threads.background, self._stores.sweep)
         except Exception as error:
             _log.error("sweeping failed: %s", type(error).__qualname__)
         finally:
@@ -340,6 +339,16 @@ class Dispatcher:
         await self._runs.cancel(job_id)
 
     async def _claim_while_capacity(self) -> None:
+        """Claim queued jobs and start plans and uploads while a worker is free, at every wake-up.
+
+        No job stays queued next to a free worker. The mark `_may_be_queued` is taken away only before a
+        claim reads the queue. Each way into the queue sets it after its commit, in the event loop: an
+        acceptance, a job that returns, a takeover, and the end of a pause of claims. So a job that this
+        claim does not see is marked while the claim runs, or after it. A claim that finds a job reports
+        whether there are more, and one that fails is repeated. Where another process may have queued a job,
+        or has locked its row for a moment, or the response to a commit was lost, the next poll of the
+        heartbeat sets the mark.
+        """
         while not self._stopping:
             await self._wake.wait()
             self._wake.clear()
@@ -356,7 +365,8 @@ class Dispatcher:
                 self._may_be_queued = False
                 self._reserved += 1
                 try:
-                    claimed = await self._shortly(self._claim, None if first is None else first.turn)
+                    until_turn = None if first is None else first.turn
+                    claimed = await self._shortly(self._threads.background, self._claim, until_turn)
                     if claimed is not None:
                         job, task, more = claimed
                         self._may_be_queued |= more
@@ -377,7 +387,7 @@ class Dispatcher:
         _trace_waiting(job)
         self._watchers.expect(job.id)
         self._watchers.notify(job.id, ended=False)
-        running = running or self._runs.run(job.id, task)
+        running = running or self._runs.run(job.id, task, job.owner)
         tracking = asyncio.create_task(self._track(job, task, running))
         self._tracked[job.id] = tracking
         tracking.add_done_callback(partial(self._forget_failed, job.id))
@@ -419,6 +429,8 @@ class Dispatcher:
             await asyncio.sleep(_DEADLINE_SECONDS)
 
     def _expire_overdue(self) -> list[str]:
+        if not jobs.any_overdue(self._stores.database):
+            return []
         with self._stores.database.read() as session:
             overdue = jobs.overdue(session, replicas.moment(session))
         problem = problem_of(_LATE)
@@ -433,8 +445,10 @@ class Dispatcher:
         for wait in chain(_RETRY_SECONDS, repeat(_RETRY_SECONDS[-1])):
             try:
                 with _traced(job, "job.record"):
-                    call = self._shortly if _is_small(job, outcome) else self._in_thread
-                    ended = await call(self._record, job, task, outcome)
+                    call = self._shortly if _is_small(job, outcome) else self._in
+                    stops = self._stops_of(job.id)
+                    record = self._recorder.record_run
+                    ended = await call(self._threads.database, record, job, task, outcome, stops)
                 break
             except Exception as error:
                 if isinstance(error, Unavailable | StorageFull):
@@ -445,9 +459,7 @@ class Dispatcher:
                 else:  # the result cannot be recorded, but a failure can
                     outcome = failure_of(error)
                     _log.error("job %s: its end cannot be recorded: %s", job.id, outcome.trace)
-                if (
-                    self._stopping
-                ):  # the row stays running until the lease expires; then the job is taken over
+                if self._stopping:  # the row stays running until its lease expires and it is taken over
                     break
                 await asyncio.sleep(wait)
         if self._tracked.get(job.id) is asyncio.current_task():  # a requeued job may be claimed again by now
@@ -520,16 +532,24 @@ class Dispatcher:
             _log.error("job %s cannot be started: %s", job.id, failure_of(error).trace)
             full = isinstance(error, OSError) and error.errno in NO_ROOM
             failure = failure_of(error) if full else Failure(INTERNAL_ERROR, _UNREADABLE)
+            if isinstance(error, SeedBroken):
+                failure = Failure(JOB_ALTERED, _ALTERED)
+                self._note_altered(job)
             self._recorder.record_end(job, Step.FAIL, error=problem_of(failure))
             self._event_loop.call_soon_threadsafe(self._watchers.notify, job.id, True)
             return None
+
+    def _note_altered(self, job: Job) -> None:
+        with self._stores.database.write() as session:
+            now = replicas.moment(session)
+            self._stores.audit.append(session, THE_SERVICE, "job.altered", job.id, now, "it did not run")
 
     def _may_start_later(self, job: Job, error: Exception) -> bool:
         """Whether a job whose files cannot be opened now may be opened later."""
         if self._storage.explains(error):
             return True
         is_passing = isinstance(error, OSError) and not isinstance(error, FileNotFoundError)
-        return is_passing and job.attempt < _MOST_ATTEMPTS
+        return is_passing and job.attempt < MOST_ATTEMPTS
 
     def _return_to_queue(self, job: Job) -> None:
         """Put a claimed job that was not started back into the queue, and claim none for a while."""
@@ -542,62 +562,13 @@ class Dispatcher:
         self._job_metrics.count_requeue()
         self._stores.delete_progress(self._stores.progress_path(job))
 
-    def _record(self, job: Job, task: JobTask, outcome: Outcome) -> bool:
-        """Record the end of the run. Return whether ``job`` is now the row of the job that has ended."""
-        values: dict[str, Any] = {}
-        if not isinstance(outcome, Failure):
-            try:
-                values = self._recorder.result_values(job, task, outcome)
-            except Exception as error:
-                outcome = failure_of(error)
-        progress_path, moved_on = self._stores.progress_path(job), False
-        if isinstance(outcome, Failure):
-            ended, named = self._record_failure(job, outcome), False
-        else:
-            try:
-                ended = named = self._recorder.record_end(job, Step.SUCCEED, **values)
-                if ended:
-                    job.keep_encoded_rows(outcome.get("encoded_rows"))
-            except SeriesMoved:
-                ended = named = False
-                moved_on = True
-            except DeadlinePassed:
-                ended, named = self._recorder.record_end(job, Step.EXPIRE, error=problem_of(_TOO_LATE)), False
-        if isinstance(task, SwapTask):
-            if named:
-                self._stores.mark_named([task.destination.id])
-            else:
-                self._stores.drop([task.destination.id])
-        self._stores.delete_progress(progress_path)
-        if moved_on:
-            self._run_again(job)
-        return ended
-
-    def _run_again(self, job: Job) -> None:
-        """Put a job back into the queue whose series has another wave by now; its result is discarded."""
-        with self._stores.database.write() as session:
-            requeue(session, job, job.crashes)
-        self._job_metrics.count_requeue()
-        self._event_loop.call_soon_threadsafe(self.wake)
-
-    def _record_failure(self, job: Job, failure: Failure) -> bool:
-        """Record the end, or put the job back into the queue. Return whether an end was recorded."""
-        if failure.trace:
-            _log.error("job %s failed: %s", job.id, " < ".join(failure.trace))
-        if failure.code == CANCELLED and job.id in self._to_cancel:
-            return self._recorder.record_end(job, Step.CANCEL)
-        if failure.code == CANCELLED and job.id in self._overdue:
-            return self._recorder.record_end(job, Step.EXPIRE, error=problem_of(_OVERDUE))
-        lost = failure.code in NOT_ITS_FAULT and job.attempt < _MOST_ATTEMPTS
-        if lost:
-            _log.warning("job %s returns to the queue: %s", job.id, failure.message)
-        stopped = self._stopping and failure.code in (WORKER_DIED, WORKER_LOST)
-        if lost or stopped or failure.code == CANCELLED:
-            with self._stores.database.write() as session:
-                requeue(session, job, job.crashes)
-            self._job_metrics.count_requeue()
-            return False
-        return self._recorder.record_end(job, Step.FAIL, error=problem_of(failure))
+    def _stops_of(self, job_id: str) -> StopReason:
+        """Return all reasons for which the job may have been stopped."""
+        return (
+            (StopReason.CANCEL if job_id in self._to_cancel else NOT_STOPPED)
+            | (StopReason.OVERDUE if job_id in self._overdue else NOT_STOPPED)
+            | (StopReason.SERVICE if self._stopping else NOT_STOPPED)
+        )
 
     def _spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.ensure_future(work)
@@ -606,12 +577,15 @@ class Dispatcher:
         return task
 
     async def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        return await self._event_loop.run_in_executor(self._threads, function, *arguments)
+        return await self._in(self._threads.database, function, *arguments)
 
-    async def _shortly(self, function: Callable[..., Any], *arguments: Any) -> Any:
+    async def _in(self, threads: Executor, function: Callable[..., Any], *arguments: Any) -> Any:
+        return await self._event_loop.run_in_executor(threads, function, *arguments)
+
+    async def _shortly(self, threads: Executor, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call a function that takes little time apart from transactions: in a thread only if it has to."""
         started = self._stores.database.in_loop(function, *arguments)
-        return await (self._in_thread(function, *arguments) if started is None else started)
+        return await (self._in(threads, function, *arguments) if started is None else started)
 
 
 def _is_small(job: Job, outcome: Outcome) -> bool:

@@ -9,6 +9,7 @@ from app.engine.engine import (
     CANCELLED,
     CLUSTER_LOST,
     DEADLINE_EXCEEDED,
+    JOB_ALTERED,
     MEMORY_LIMIT,
     NOT_SENT,
     RELEASED_BEFORE,
@@ -26,6 +27,7 @@ from app.errors import (
     AttemptsExhausted,
     DeadlineExceeded,
     DestinationNotSent,
+    JobAltered,
     MemoryLimit,
     ReleasedBefore,
     RevisionGone,
@@ -54,6 +56,7 @@ _APP_ERRORS: dict[str, type[AppError]] = {
     ATTEMPTS_EXHAUSTED: AttemptsExhausted,
     DEADLINE_EXCEEDED: DeadlineExceeded,
     REVISION_GONE: RevisionGone,
+    JOB_ALTERED: JobAltered,
     RELEASED_BEFORE: ReleasedBefore,
 }
 

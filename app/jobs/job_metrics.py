@@ -20,6 +20,7 @@ CODES = frozenset(
         "internal_error",
         "invalid_parameter",
         "invalid_source",
+        "job_altered",
         "memory_limit",
         "provider_error",
         "released_before",

@@ -17,6 +17,7 @@ from app.engine.progress_reader import ProgressReader
 from app.engine.sandbox import Confinement, offered
 from app.engine.worker_process import WorkerSetup
 from app.errors import Unavailable
+from app.file_threads import FileThreads, ServiceThreads
 from app.jobs.acceptance import Acceptance
 from app.jobs.api_keys import ApiKeys
 from app.jobs.buffers import Buffers
@@ -40,6 +41,8 @@ from app.jobs.reference_reader import ReferenceReader
 from app.jobs.reference_writer import ReferenceWriter
 from app.jobs.series import SeriesTransactions
 from app.jobs.stores import Stores
+from app.jobs.tables.buffer_rows import BufferRows
+from app.jobs.tables.table_writes import TableWrites
 from app.jobs.tables.views import TableViews
 from app.jobs.task_builder import TaskBuilder
 from app.jobs.transactions import JobTransactions
@@ -53,7 +56,7 @@ from app.settings import Settings
 from app.store.blobs.bucket import Bucket
 from app.store.blobs.bucket_blobs import BucketBlobs
 from app.store.blobs.places import place_of
-from app.store.sql.db import DatabaseAway
+from app.store.sql.connection.errors import DatabaseAway
 from app.store.sql.deployment import StorageAway
 from app.telemetry import tracing
 from app.telemetry.metrics import Metrics
@@ -66,10 +69,18 @@ T = TypeVar("T")
 _log = logging.getLogger("rowveil.jobs")
 
 _THREADS = 8
+_FILE_THREADS = 16
+"""Threads for the files of requests, which a storage that does not respond holds."""
+_LOOPS = 6
+"""Loops of the service that open files: claims, takeovers, purges, measurements, and sweeps by two loops."""
 _AWAY_SECONDS = 30.0
 """Time that a start waits for a database server or a bucket that does not respond yet."""
 _RETRY_SECONDS = 0.5
 _LEASES_OF_PATIENCE = 3
+
+
+class StartStopped(Exception):
+    """The process was requested to end while its start waited for the database or the bucket."""
 
 
 class Lifecycle:
@@ -88,7 +99,12 @@ class Lifecycle:
         self._closing_since: float | None = None
         self.stores = stores
         place = place_of(settings)
-        self.threads = threads = LoopThreads(_THREADS, "rowveil")
+        self._database_threads = LoopThreads(_THREADS, "rowveil")
+        self._file_threads = FileThreads(_FILE_THREADS, "rowveil-files")
+        self._background_threads = FileThreads(_LOOPS, "rowveil-background")
+        self.threads = ServiceThreads(self._database_threads, self._file_threads, self._background_threads)
+        threads, file_threads = self._database_threads, self._file_threads
+        stores.deletions.start()
         stores.database.use_loop(place if isinstance(place, Path) else None)
         self.watchers = watchers = Watchers()
         self.progress_reader = ProgressReader(read=shared_progress(stores.blobs))
@@ -104,8 +120,10 @@ class Lifecycle:
         idempotency = Idempotency(stores.sealer, settings.idempotency_ttl)
         self.api_keys = ApiKeys(stores.database, stores.audit)
         self.acceptance = Acceptance(settings, stores, limits, idempotency)
-        self.buffers = Buffers(settings, stores, turns, threads, limits, idempotency, metrics)
-        self.plans = Plans(settings, stores, turns, threads)
+        self.table_writes = TableWrites(settings, stores, turns, self.threads)
+        buffer_rows = BufferRows(stores, limits, idempotency, settings.buffer_ttl)
+        self.buffers = Buffers(self.table_writes, buffer_rows, self.threads, metrics)
+        self.plans = Plans(settings, stores, turns, file_threads)
         self.reference_reader = ReferenceReader(settings)
         self.reference_writer = ReferenceWriter(settings, self.reference_reader)
 
@@ -114,7 +132,7 @@ class Lifecycle:
         job_metrics = JobMetrics(metrics, self.deliverer.wake)
         self.transactions = JobTransactions(stores, job_metrics)
         self.series = SeriesTransactions(stores)
-        self.table_views = TableViews(settings, stores, turns, self.transactions, threads)
+        self.table_views = TableViews(settings, stores, turns, self.transactions, file_threads)
         recorder = Recorder(stores, job_metrics)
         policy = RepeatPolicy(settings.unit_repeats, settings.slow_unit_factor)
         spools = BucketSpools(place) if isinstance(place, Bucket) and settings.engine == "dask" else None
@@ -137,7 +155,7 @@ class Lifecycle:
             takeover=Takeover(stores, recorder, job_metrics),
             reference_writer=self.reference_writer,
             watchers=watchers,
-            threads=threads,
+            threads=self.threads,
             job_metrics=job_metrics,
             process=process,
         )
@@ -148,13 +166,13 @@ class Lifecycle:
         self.heartbeat = Heartbeat(settings, stores, watchers, self.dispatcher, metrics, process)
         process.on_cancel_requested = self.heartbeat.poll_now
         retention = Retention(settings, stores, metrics)
-        self.maintenance = MaintenanceLoop(settings, stores, retention, threads, metrics)
-        self.load_sampler = LoadSampler(stores.database, engine, metrics)
+        self.maintenance = MaintenanceLoop(settings, stores, retention, self.threads, metrics)
+        self.load_sampler = LoadSampler(stores.database, engine, metrics, process.count)
         self._progress_sender: ProgressSender | None = None
         if isinstance(stores.blobs, BucketBlobs) and stores.database.shared:  # otherwise nobody else reads it
             self._progress_sender = ProgressSender(stores.blobs.bucket, stores.progress_folder)
         self.health = HealthCheck(stores, engine)
-        self.metrics_snapshot = MetricsSnapshot(settings, stores, engine, metrics, self.kernels)
+        self.metrics_snapshot = MetricsSnapshot(settings, stores, engine, metrics, self.kernels, self.threads)
 
     @classmethod
     async def start(
@@ -165,13 +183,13 @@ class Lifecycle:
         A database server or a bucket that does not respond is tried again for some time.
 
         Raises HomeInUse, KeyUnreadable, DatabaseUnusable, ReplicasDiffer, StorageInUse, StorageMismatch,
-        StorageUnusable, Unavailable.
+        StorageUnusable, Unavailable, StartStopped.
         """
         if KERNEL_CPU.warning:
             _log.warning("%s", KERNEL_CPU.warning)
-        stores = await _retried(lambda: asyncio.to_thread(Stores.open, settings, process))
+        stores = await _retried(lambda: asyncio.to_thread(Stores.open, settings, process), process)
         lifecycle = cls(settings, stores, work, metrics, process)
-        await _retried(lifecycle.heartbeat.start)
+        await _retried(lifecycle.heartbeat.start, process)
         await lifecycle.dispatcher.start()
         await lifecycle.engine.start()
         if lifecycle.kernels is not None:
@@ -211,8 +229,9 @@ class Lifecycle:
         await self.maintenance.anchor_audit()
         # The lease ends after everything that writes under it has stopped.
         await self.heartbeat.stop()
-        await asyncio.to_thread(self.threads.shutdown)
-        self.stores.close()
+        for threads in (self._database_threads, self._file_threads, self._background_threads):
+            await asyncio.to_thread(threads.shutdown)
+        await asyncio.to_thread(self.stores.close)
 
 
 def _confinement(settings: Settings) -> Confinement | None:
@@ -240,6 +259,7 @@ def _engine_of(settings: Settings) -> Engine:
         preload=worker_modules(),
         warm=_warm_up(settings),
         confinement=_confinement(settings),
+        one_owner=settings.separate_owners,
     )
     place = place_of(settings)
     files: StagingSetup | None = None
@@ -255,14 +275,19 @@ def _engine_of(settings: Settings) -> Engine:
     return DaskEngine(cluster_of(settings), setup, settings.job_time_limit, patience, files)
 
 
-async def _retried(attempt: Callable[[], Awaitable[T]]) -> T:
-    """Return the attempt's result; repeat it for a limited time while the database or the bucket is away."""
+async def _retried(attempt: Callable[[], Awaitable[T]], process: ApiProcess) -> T:
+    """Return the attempt's result; repeat it for a limited time while the database or the bucket is away.
+
+    Raises StartStopped: it is away, and the process has been requested to end.
+    """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + _AWAY_SECONDS
     while True:
         try:
             return await attempt()
         except (DatabaseAway, StorageAway, Unavailable) as error:
+            if process.stopping:
+                raise StartStopped("the service was stopped before it had started") from None
             if loop.time() > deadline:
                 raise
             _log.warning("%s; it is tried again", error)

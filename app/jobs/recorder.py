@@ -1,13 +1,25 @@
 """Record the end of a job exactly once; release its blobs and queue its webhook in the same transaction."""
 
 import json
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
+from enum import Flag, StrEnum, auto
 from typing import Any
 
+from app.engine.engine import (
+    CANCELLED,
+    DEADLINE_EXCEEDED,
+    NOT_ITS_FAULT,
+    WORKER_DIED,
+    WORKER_LOST,
+    Failure,
+    Outcome,
+)
+from app.engine.worker_process import failure_of
 from app.job_kinds import kind_of
+from app.jobs.failure_errors import problem_of
 from app.jobs.job_metrics import JobMetrics
 from app.jobs.manifest import signed_manifest
 from app.jobs.releases.recording import record_release
@@ -22,11 +34,34 @@ from app.store.sql.bindings import report_binding, rows_binding, table_binding
 from app.store.sql.db import Transaction
 from app.store.sql.models import Job
 from app.store.sql.replicas import LeaseLost
+from app.store.sql.series import SeriesMoved
 from app.webhooks.messages import queue_message
 from app.worker.tasks import JobTask, SwapTask
 from providers.results import NewPairs
 from providers.selection.seeds import candidate_seed
 from providers.tables.digest import form_of
+
+_log = logging.getLogger("rowveil.jobs")
+
+MOST_ATTEMPTS = 10
+"""Attempts of a job after which it fails if the fork server or the cluster is lost again, or its files cannot
+be opened while the storage works."""
+
+_OVERDUE = Failure(DEADLINE_EXCEEDED, "the job had not ended by its deadline, and was stopped")
+
+_TOO_LATE = Failure(DEADLINE_EXCEEDED, "the job had not ended by its deadline; its result was discarded")
+
+
+class StopReason(Flag):
+    """Reasons for which the service stops a run."""
+
+    CANCEL = auto()
+    OVERDUE = auto()
+    SERVICE = auto()
+    """The service itself stops."""
+
+
+NOT_STOPPED = StopReason(0)
 
 
 class DeadlinePassed(Exception):
@@ -51,6 +86,73 @@ class Recorder:
     def __init__(self, stores: Stores, job_metrics: JobMetrics) -> None:
         self._stores = stores
         self._job_metrics = job_metrics
+
+    def record_run(self, job: Job, task: JobTask, outcome: Outcome, stops: StopReason) -> bool:
+        """Record the end of a run, or put its job back into the queue.
+
+        Return whether an end was recorded; ``job`` is then the row of the job that has ended.
+
+        Parameters
+        ----------
+        job
+            Row of the job at its claim.
+        task
+            Task of the run.
+        outcome
+            Its outcome.
+        stops
+            Reasons for which the run may have been stopped.
+        """
+        values: dict[str, Any] = {}
+        if not isinstance(outcome, Failure):
+            try:
+                values = self.result_values(job, task, outcome)
+            except Exception as error:
+                outcome = failure_of(error)
+        progress_path, moved_on = self._stores.progress_path(job), False
+        if isinstance(outcome, Failure):
+            ended, named = self._record_failure(job, outcome, stops), False
+        else:
+            try:
+                ended = named = self.record_end(job, Step.SUCCEED, **values)
+                if ended:
+                    job.keep_encoded_rows(outcome.get("encoded_rows"))
+            except SeriesMoved:
+                ended = named = False
+                moved_on = True
+            except DeadlinePassed:
+                ended, named = self.record_end(job, Step.EXPIRE, error=problem_of(_TOO_LATE)), False
+        if isinstance(task, SwapTask):
+            if named:
+                self._stores.mark_named([task.destination.id])
+            else:
+                self._stores.drop([task.destination.id])
+        self._stores.delete_progress(progress_path)
+        if moved_on:  # the series has another wave by now
+            self._requeue(job)
+        return ended
+
+    def _record_failure(self, job: Job, failure: Failure, stops: StopReason) -> bool:
+        """Record the end, or put the job back into the queue. Return whether an end was recorded."""
+        if failure.trace:
+            _log.error("job %s failed: %s", job.id, " < ".join(failure.trace))
+        if failure.code == CANCELLED and StopReason.CANCEL in stops:
+            return self.record_end(job, Step.CANCEL)
+        if failure.code == CANCELLED and StopReason.OVERDUE in stops:
+            return self.record_end(job, Step.EXPIRE, error=problem_of(_OVERDUE))
+        lost = failure.code in NOT_ITS_FAULT and job.attempt < MOST_ATTEMPTS
+        if lost:
+            _log.warning("job %s returns to the queue: %s", job.id, failure.message)
+        stopped = StopReason.SERVICE in stops and failure.code in (WORKER_DIED, WORKER_LOST)
+        if lost or stopped or failure.code == CANCELLED:
+            self._requeue(job)
+            return False
+        return self.record_end(job, Step.FAIL, error=problem_of(failure))
+
+    def _requeue(self, job: Job) -> None:
+        with self._stores.database.write() as session:
+            requeue(session, job, job.crashes)
+        self._job_metrics.count_requeue()
 
     def result_values(self, job: Job, task: JobTask, result: dict[str, Any]) -> dict[str, Any]:
         """Build the column values of a succeeded job from the worker's result, with its ledger entry."""

@@ -97,7 +97,12 @@ class JobService:
     def buffers(self) -> BufferService:
         """Buffers and tables by reference, for the same caller."""
         return BufferService(
-            self._buffers, self._reference_reader, self._transactions, self._threads, self._caller
+            self._buffers,
+            self._lifecycle.table_writes,
+            self._reference_reader,
+            self._transactions,
+            self._lifecycle.threads,
+            self._caller,
         )
 
     # ----------------------------------------------------------------------------------------- life cycle
@@ -110,7 +115,8 @@ class JobService:
         self.api_keys = started.api_keys
         self.rates = started.rates
         self._stores = started.stores
-        self._threads = started.threads
+        self._threads = started.threads.database
+        self._file_threads = started.threads.files
         self._watchers = started.watchers
         self._progress_reader = started.progress_reader
         self._acceptance = started.acceptance
@@ -146,7 +152,7 @@ class JobService:
 
     async def metrics_text(self) -> bytes:
         """Return all metrics in the Prometheus text format, with gauges read from the database now."""
-        return await self._in_thread(self._lifecycle.metrics_snapshot.text)
+        return await self._lifecycle.metrics_snapshot.text()
 
     # ----------------------------------------------------------------------- submit, follow, cancel, delete
 
@@ -305,7 +311,8 @@ class JobService:
         form = form_of(known)
         if form_of(digest) is form:
             return digest
-        return await self._in_thread(digest_of_given, self._stores, table, form, self._caller) or digest
+        loop, given = asyncio.get_running_loop(), (self._stores, table, form, self._caller)
+        return await loop.run_in_executor(self._file_threads, digest_of_given, *given) or digest
 
     async def releases(
         self, source: str | None, page_size: int, page_token: str | None = None
@@ -394,14 +401,18 @@ class JobService:
         _check_destination(job)
         if job.sealed_destination is not None:  # small: a thread would cost more
             return read_table(self._stores.open_table(job, "destination"))
-        return await self._in_thread(lambda: read_table(self._stores.open_table(job, "destination")))
+        loop, stores = asyncio.get_running_loop(), self._stores
+        return await loop.run_in_executor(
+            self._file_threads, lambda: read_table(stores.open_table(job, "destination"))
+        )
 
     async def open_destination(self, job: Job) -> TableReader:
         """Open the job's destination buffer, to be read in bounded memory; the caller closes it.
 
         ``job`` was read by `with_destination`.
         """
-        return await self._in_thread(self._transactions.open_destination, self._caller, job)
+        loop, opened = asyncio.get_running_loop(), self._transactions.open_destination
+        return await loop.run_in_executor(self._file_threads, opened, self._caller, job)
 
     async def seed(self, job_id: str, reason: str) -> tuple[Job, str]:
         """Return the job and its secret seed in hexadecimal; audited with the reason. Raises NotFound."""

@@ -7,13 +7,14 @@ import secrets
 import time
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
 from app.engine.progress_file import make_progress_file
 from app.errors import AppError, StorageFull, Unavailable
 from app.jobs.maintenance.binding import bind_once
+from app.jobs.maintenance.deletions import Deletions
 from app.jobs.maintenance.issuers import name_issuer_once
 from app.jobs.maintenance.lease import Lease, renewed
 from app.jobs.maintenance.sweep import Sweeper
@@ -26,8 +27,9 @@ from app.store.crypto.sealing import Binding, SealBroken, Sealer, Signer, first_
 from app.store.sql import jobs, replicas
 from app.store.sql.audit.trail import OPERATOR, AuditTrail
 from app.store.sql.bindings import NamedBlob, Role, blob_of_job, rows_binding, table_binding
-from app.store.sql.db import Database, Transaction, migrate
+from app.store.sql.db import Database, Transaction
 from app.store.sql.deployment import StorageUnusable, pair, usable
+from app.store.sql.migration import migrate
 from app.store.sql.models import Job
 from app.store.sql.service_keys import AUDIT, FINGERPRINT, LEDGER, kept_key
 
@@ -65,6 +67,7 @@ class Stores:
     _lock: int | None
     _unnamed: set[str]
     """Blobs that this process has created and that no row names yet."""
+    deletions: Deletions = field(default_factory=Deletions)
 
     @classmethod
     def open(cls, settings: Settings, process: ApiProcess | None = None) -> Self:
@@ -126,7 +129,8 @@ class Stores:
         return stores
 
     def close(self) -> None:
-        """Close the database and unlock the home folder."""
+        """End deletions, close the database and unlock the home folder."""
+        self.deletions.close()
         self.database.close()
         if self._lock is not None:
             os.close(self._lock)
@@ -140,11 +144,11 @@ class Stores:
         return self.progress_folder / f"{job_id}.{attempt}"
 
     def delete_progress(self, path: Path) -> None:
-        """Delete a progress file; the next sweep deletes one that remains."""
-        try:
-            path.unlink(missing_ok=True)
-        except OSError as error:
-            _log.warning("progress file %s cannot be deleted: %s", path.name, error.strerror)
+        """Delete a progress file, now or soon; the next sweep deletes one that remains."""
+        if self.database.runs_in_loop:  # then the folder is on the disk of the database
+            _delete_progress(path)
+        else:
+            self.deletions.begin(_delete_progress, path)
 
     def check_storage(self) -> None:
         """Check that the storage is this deployment's, and that progress files can be made.
@@ -234,7 +238,17 @@ class Stores:
         self._unnamed.difference_update(blobs)
 
     def delete_blobs(self, blobs: Iterable[str]) -> None:
-        """Delete blobs that no committed row names; the next sweep deletes those that remain."""
+        """Delete blobs that no committed row names; the next sweep deletes those that remain.
+
+        A folder that does not respond holds the caller only for a moment.
+        """
+        if self.database.runs_in_loop:  # then the folder is on the disk of the database
+            self.delete_blobs_patiently(blobs)
+        elif found := list(blobs):
+            self.deletions.run(self.delete_blobs_patiently, found)
+
+    def delete_blobs_patiently(self, blobs: Iterable[str]) -> None:
+        """Delete blobs as `delete_blobs`, and wait until the folder responds."""
         for blob in blobs:
             try:
                 self.blobs.delete(blob)
@@ -244,6 +258,13 @@ class Stores:
     def sweep(self) -> bool:
         """Sweep the shared folder: see `app.jobs.maintenance.sweep`; return whether it was swept."""
         return self.sweeper.run()
+
+
+def _delete_progress(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        _log.warning("progress file %s cannot be deleted: %s", path.name, error.strerror)
 
 
 @contextmanager

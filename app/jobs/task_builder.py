@@ -18,6 +18,7 @@ from app.jobs.releases.recording import question_of
 from app.jobs.series import task_of
 from app.jobs.stores import Stores
 from app.settings import Settings
+from app.store.crypto.sealing import SealBroken
 from app.store.sql.bindings import seed_binding
 from app.store.sql.models import Job
 from app.worker.tasks import (
@@ -34,6 +35,10 @@ from providers.tables.digest import form_of
 _log = logging.getLogger("rowveil.jobs")
 
 _FIRST_ATTEMPT = 1
+
+
+class SeedBroken(SealBroken):
+    """A job's seed does not open: the row was changed, such as its terms, or a master key is missing."""
 
 
 class TaskBuilder:
@@ -64,7 +69,10 @@ class TaskBuilder:
     def build(self, job: Job, progress_path: Path) -> JobTask:
         """Return the job's task, which reports to a progress file. Raises BlobMissing, SealBroken."""
         stores = self._stores
-        seed = stores.sealer.open(job.sealed_seed, seed_binding(job))
+        try:
+            seed = stores.sealer.open(job.sealed_seed, seed_binding(job))
+        except SealBroken as error:
+            raise SeedBroken(str(error)) from error
         source = stores.table(job, "source")
         options = job.options or {}
         match kind_of(job.service):
@@ -137,7 +145,7 @@ class KeptWorker:
     """
 
     def __init__(
-        self, stores: Stores, tasks: TaskBuilder, run: Callable[[JobTask], asyncio.Task[Outcome]]
+        self, stores: Stores, tasks: TaskBuilder, run: Callable[[JobTask, str], asyncio.Task[Outcome]]
     ) -> None:
         """Keep the arguments.
 
@@ -147,7 +155,7 @@ class KeptWorker:
         tasks
             Builds the task.
         run
-            Starts a task in the worker. Called in the event loop.
+            Starts a task of an owner in the worker. Called in the event loop.
         """
         self._stores = stores
         self._tasks = tasks
@@ -180,9 +188,9 @@ class KeptWorker:
         if self.task is None:
             return
         if self._stores.database.runs_in_loop:
-            self._start(self.task)
+            self._start(self.task, job.owner)
         else:  # the event loop receives the result of this thread later, in the same way
-            self._loop.call_soon_threadsafe(self._start, self.task)
+            self._loop.call_soon_threadsafe(self._start, self.task, job.owner)
 
     def leave_to_queue(self) -> None:
         """Forget the task of a job that is queued. The replica that claims it takes its progress file."""
@@ -200,5 +208,5 @@ class KeptWorker:
             self._stores.mark_unused([task.destination.id])
         return task
 
-    def _start(self, task: JobTask) -> None:
-        self.running = self._run(task)
+    def _start(self, task: JobTask, owner: str) -> None:
+        self.running = self._run(task, owner)

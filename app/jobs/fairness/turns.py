@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from app.callers import Caller
@@ -88,7 +89,8 @@ class Turns:
         (of jobs, plans and uploads together), Unavailable.
         """
         started: asyncio.Future[asyncio.Task[Outcome] | None] = asyncio.get_running_loop().create_future()
-        entry = Task(caller.owner, lambda: self._engine.run(task_id, function, task), started)
+        start = partial(self._engine.run, task_id, function, task, owner=caller.owner)
+        entry = Task(caller.owner, start, started)
         self._tasks[task_id] = entry
         running = asyncio.ensure_future(self._run(entry))
         running.add_done_callback(lambda _: self._tasks.pop(task_id))

@@ -1,6 +1,7 @@
 """Sealing of values to their rows: once at the first start, or by `rowveil reseal`; and back again."""
 
 import logging
+from collections.abc import Callable
 
 from app.callers import THE_SERVICE, Caller
 from app.jobs.maintenance.adoption import refuse_in_use
@@ -18,9 +19,14 @@ from app.store.sql.reseal import Binder, Resealed
 BOUND_SINCE = "2026_11_23_row_binding"
 """Step of the migrations since which values are bound to their rows."""
 
+TERMS_SINCE = "2026_11_26_job_terms"
+"""Step of the migrations since which seeds are bound to the terms of their jobs."""
+
 _FILE = "rows-bound"
 
-_TEXT = "Every row of the database seals its values to itself: docs/security.md\n"
+_TEXT_WITHOUT_TERMS = "Every row of the database seals its values to itself: docs/security.md\n"
+
+_TEXT = "Every row of the database seals its values to itself and to its terms: docs/security.md\n"
 
 _LOCK = 0x726F7762  # "rowb": id of the advisory lock of the resealing
 
@@ -31,15 +37,18 @@ def bind_once(database: Database, sealer: Sealer, blobs: BlobStore, audit: Audit
     """Bind the values of the database to their rows, unless that has been done with this folder.
 
     The folder has a file that says so, and not the database: otherwise anyone who can write to the database
-    could have rows that they have changed bound again. Raises StorageUnusable, Unavailable.
+    could have rows that they have changed bound again. If the file is of a version that did not bind terms,
+    only these are bound. Raises StorageUnusable, Unavailable.
     """
     with usable(place):
-        if read_mark(place, _FILE) is not None:
+        if read_mark(place, _FILE) == _TEXT:
             return
         with database.only_one(_LOCK):
-            if read_mark(place, _FILE) is not None:  # another replica was faster
+            mark = read_mark(place, _FILE)
+            if mark == _TEXT:  # another replica was faster
                 return
-            done = Binder(database, sealer, blobs).bind()
+            binder = Binder(database, sealer, blobs)
+            done = binder.bind() if mark is None else binder.bind_terms()
             if done.values or done.unopened:
                 _note(database, audit, THE_SERVICE, done)
             replace_mark(place, _FILE, _TEXT)
@@ -66,6 +75,23 @@ def reseal(
     return done
 
 
+def unbind_terms(
+    settings: Settings, database: Database, sealer: Sealer, audit: AuditTrail, operator: Caller
+) -> Resealed:
+    """Seal seeds without terms, before the tables go back to an older version. Raises StorageInUse.
+
+    The caller makes sure that no other process works on an embedded database.
+    """
+
+    def change_mark(place: Place) -> None:
+        if read_mark(place, _FILE) is not None:
+            replace_mark(place, _FILE, _TEXT_WITHOUT_TERMS)
+
+    done = _go_back(settings, database, sealer, change_mark, Binder.unbind_terms)
+    _note_way_back(database, audit, operator, f"{done.values} seeds were sealed without terms")
+    return done
+
+
 def unbind(
     settings: Settings, database: Database, sealer: Sealer, audit: AuditTrail, operator: Caller
 ) -> Resealed:
@@ -73,16 +99,31 @@ def unbind(
 
     The caller makes sure that no other process works on an embedded database.
     """
+    done = _go_back(settings, database, sealer, lambda place: delete_mark(place, _FILE), Binder.unbind)
+    _note_way_back(database, audit, operator, f"{done.values} values were sealed")
+    return done
+
+
+def _go_back(
+    settings: Settings,
+    database: Database,
+    sealer: Sealer,
+    change_mark: Callable[[Place], None],
+    unbound: Callable[[Binder], Resealed],
+) -> Resealed:
     place = place_of(settings)
     with database.read() as session:
         refuse_in_use(settings, database, session)
     with usable(place), database.only_one(_LOCK):
-        delete_mark(place, _FILE)  # first: a crash from here on is repaired by the next start
-        done = Binder(database, sealer, open_blobs(settings, sealer)).unbind()
-        with database.write() as session:
-            reason = f"{done.values} values were sealed for an older version"
-            audit.append(session, operator, "rows.unbind", "rows", moment(session), reason)
-    return done
+        change_mark(place)  # first: a crash from here on is repaired by the next start
+        return unbound(Binder(database, sealer, open_blobs(settings, sealer)))
+
+
+def _note_way_back(database: Database, audit: AuditTrail, operator: Caller, done: str) -> None:
+    with database.write() as session:
+        audit.append(
+            session, operator, "rows.unbind", "rows", moment(session), f"{done} for an older version"
+        )
 
 
 def _note(database: Database, audit: AuditTrail, caller: Caller, done: Resealed) -> None:

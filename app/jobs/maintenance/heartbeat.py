@@ -3,8 +3,10 @@
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from typing import Any
 
 from app.jobs.dispatcher import Dispatcher
@@ -52,6 +54,7 @@ class Heartbeat:
         self._poll_at_once = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._patient_until = self._loop.time() + stores.lease.seconds
+        self._clock_offset = time.time() - self._loop.time()
 
     async def start(self) -> None:
         """Renew the lease from now on, take over jobs without any lease, and start both tasks.
@@ -122,10 +125,27 @@ class Heartbeat:
             self._lost = False
             self._renewal.resume()
             self._dispatcher.wake()
+        now = None
+        if not self._stores.database.shared:  # else a server's clock measures the leases
+            now = self._read_clock()
         patient = self._loop.time() < self._patient_until
-        await self._dispatcher.take_over_stalled(end_leases=not patient)
+        await self._dispatcher.take_over_stalled(not patient, now)
         if not patient:
             await self._dispatcher.fail_unrunnable()
+
+    def _read_clock(self) -> datetime:
+        """Return the time of this machine's clock, by which leases have expired.
+
+        After a jump other processes get the length of a lease to renew theirs. A jump after this call has
+        no effect on the time that it has returned; the next call notices it.
+        """
+        now = time.time()
+        offset = now - self._loop.time()
+        if abs(offset - self._clock_offset) > self._stores.lease.seconds / _LOOKS:
+            _log.warning("the clock of this machine jumped by %.1f s", offset - self._clock_offset)
+            self._clock_offset = offset
+            self._patient_until = self._loop.time() + self._stores.lease.seconds
+        return datetime.fromtimestamp(now, UTC)
 
     async def _poll(self) -> None:
         """Read cancel requests for jobs here, queued jobs, and changes of watched jobs; act on them."""
@@ -137,11 +157,14 @@ class Heartbeat:
         self._watchers.compare(states)
 
     def _read_changes(self) -> tuple[list[str], bool, dict[str, tuple[int, bool]]]:
+        watched = self._watchers.watched()
+        if not watched and not jobs.any_news(self._stores.database, self._stores.lease.replica):
+            return [], False, {}
         with self._stores.database.read() as session:
             return (
                 list(jobs.to_cancel(session, self._stores.lease.replica)),
                 jobs.any_queued(session),
-                jobs.claims_and_ends(session, self._watchers.watched()),
+                jobs.claims_and_ends(session, watched),
             )
 
     async def _in_thread(self, function: Callable[[], Any]) -> Any:

@@ -17,10 +17,12 @@ INTERVAL_SECONDS = 0.5
 class LoadSampler:
     """Timer of the event loop that records its own delay and the full pools."""
 
-    def __init__(self, database: Database, engine: Engine, metrics: Metrics) -> None:
+    def __init__(self, database: Database, engine: Engine, metrics: Metrics, processes: int = 1) -> None:
+        """Keep the arguments; ``processes`` is the number of API processes, whose counters add up."""
         self._database = database
         self._engine = engine
         self._metrics = metrics
+        self._processes = processes
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -39,10 +41,11 @@ class LoadSampler:
         self._metrics.loop_lag.observe(late)
         in_use, limit = self._database.connections()
         full = self._metrics.pool_full
+        seconds = (INTERVAL_SECONDS + late) / self._processes
         if 0 < limit <= in_use:
-            full.labels("connections").inc(INTERVAL_SECONDS + late)
+            full.labels("connections").inc(seconds)
         if self._engine.ready() and self._engine.capacity() == 0:
-            full.labels("workers").inc(INTERVAL_SECONDS + late)
+            full.labels("workers").inc(seconds)
         if self._metrics.shared:
             self._metrics.refresh()
         self.start()

@@ -4,10 +4,10 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from concurrent.futures import Executor
 from itertools import count
 from typing import TypeVar
 
+from app.file_threads import ServiceThreads
 from app.jobs.maintenance.audit_anchors import AuditAnchors
 from app.jobs.maintenance.retention import Retention
 from app.jobs.stores import Stores
@@ -29,7 +29,7 @@ class MaintenanceLoop:
         settings: Settings,
         stores: Stores,
         retention: Retention,
-        threads: Executor,
+        threads: ServiceThreads,
         metrics: Metrics,
     ) -> None:
         """Keep the arguments; `start` begins. ``stores`` have been swept just now."""
@@ -38,7 +38,7 @@ class MaintenanceLoop:
         self._retention = retention
         self._threads = threads
         self._metrics = metrics
-        self._anchors = AuditAnchors(settings, stores, threads, metrics)
+        self._anchors = AuditAnchors(settings, stores, threads.database, metrics)
         self._task: asyncio.Task[None] | None = None
         self._swept_at = time.monotonic()
         metrics.follow(metrics.sweep_lag, lambda: time.monotonic() - self._swept_at)
@@ -87,4 +87,4 @@ class MaintenanceLoop:
             await asyncio.sleep(self._settings.purge_interval)
 
     async def _in_thread(self, function: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, function)
+        return await asyncio.get_running_loop().run_in_executor(self._threads.background, function)

@@ -48,8 +48,8 @@ class Retention:
         self._stores = stores
         self._metrics = metrics
         self._stopping = threading.Event()
-        self._released = ""
-        """Id of the last job whose results the current run has released."""
+        self._released = jobs.LONG_AGO
+        """Time at which the last job ended whose results the current run has released."""
         self._steps: dict[str, _Step] = {
             "buffer": self._buffers,
             "result": self._results,
@@ -67,7 +67,7 @@ class Retention:
 
     def run(self) -> None:
         """Purge once. Several replicas may purge at the same time: each row is deleted by one of them."""
-        self._released = ""
+        self._released = jobs.LONG_AGO
         for kind, step in self._steps.items():
             try:
                 deleted = self._in_batches(kind, step)
@@ -92,7 +92,7 @@ class Retention:
             with self._stores.database.write() as session:
                 # By the database's clock: a local clock may jump.
                 count, unnamed = step(session, moment(session))
-            self._stores.delete_blobs(unnamed)
+            self._stores.delete_blobs_patiently(unnamed)
             self._metrics.purged.labels(kind).inc(count)
             total += count
             if count == 0:
@@ -108,8 +108,7 @@ class Retention:
 
     def _results(self, session: Transaction, now: datetime) -> tuple[int, list[str]]:
         before = _before(now, self._settings.result_retention)
-        released, unnamed = jobs.release_old(session, before, BLOB_ROWS, self._released)
-        self._released = released[-1] if released else ""
+        released, unnamed, self._released = jobs.release_old(session, before, BLOB_ROWS, self._released)
         self._audit(session, "result.purge", released, now)
         return len(released), unnamed
 

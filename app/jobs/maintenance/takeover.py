@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Collection
+from datetime import datetime
 
 from app.engine.engine import ATTEMPTS_EXHAUSTED, REVISION_GONE, Failure
 from app.engine.progress_file import has_outlived_service
@@ -48,7 +49,7 @@ class Takeover:
         self._untracked: set[tuple[str, int]] = set()
         """Job id and attempt of this replica's claims that it did not track at the last run."""
 
-    def run(self, end_leases: bool, tracked: Collection[str]) -> tuple[int, int]:
+    def run(self, end_leases: bool, tracked: Collection[str], now: datetime | None = None) -> tuple[int, int]:
         """Take over stalled jobs in one transaction, so that no lease ends while a job is still under it.
 
         Parameters
@@ -58,6 +59,8 @@ class Takeover:
             are taken over.
         tracked
             Ids of the jobs that this replica runs.
+        now
+            Time by which leases have expired; None: the database's.
 
         Returns
         -------
@@ -74,7 +77,7 @@ class Takeover:
             lost = [job for job in untracked if (job.id, job.attempt) in self._untracked]
             for job in lost:
                 requeue(session, job, job.crashes)
-            dead = replicas.remove_expired(session, replica) if end_leases else ()
+            dead = replicas.remove_expired(session, replica, now) if end_leases else ()
             # A lease may have expired since the notes were read: such jobs are taken over by the next run.
             stalled = [job for job in replicas.stalled_jobs(session) if (job.id, job.attempt) in innocent]
             for job in stalled:

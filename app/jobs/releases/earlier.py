@@ -42,10 +42,14 @@ class _Known:
         """Digest of each different source -> its sketch, packed."""
         self._rows: dict[str, int] = {}
         """Digest of each different source -> its number of rows."""
-        self._epsilons: dict[str, float | None] = {}
-        """Digest of each different destination -> epsilon of its newest release."""
+        self._released: set[str] = set()
+        """Digest of each different destination."""
         self._destinations = b""
         """These digests, packed."""
+        self._epsilons: dict[str, float | None] = {}
+        """Fingerprint of the draws of each release, or its id or destination without one -> epsilon."""
+        self._draws = b""
+        """These fingerprints, packed."""
         self._finite = 0
         """Number of these epsilons that are finite."""
         self._last_released_at = ""
@@ -59,14 +63,28 @@ class _Known:
             if row.source_digest not in self.sketches:
                 self.sketches[row.source_digest] = packed(row.sketch)
             self._rows[row.source_digest] = row.row_count
-            if row.destination_digest not in self._epsilons:
+            if row.destination_digest not in self._released:
+                self._released.add(row.destination_digest)
                 self._destinations += packed_digest(row.destination_digest)
-            before = self._epsilons.get(row.destination_digest)
-            epsilon = (row.epsilon or {}).get("epsilon")
-            self._epsilons[row.destination_digest] = epsilon
-            self._finite += (epsilon is not None) - (before is not None)
+            self._add_epsilon(row)
             self._last_released_at = row.released_at.isoformat(timespec="seconds")
             self._sent = None
+
+    def _add_epsilon(self, row: Any) -> None:
+        """Count the epsilon of an entry, unless its draws were counted.
+
+        Other draws may give the same bytes and reveal as much again. An entry of an older version does not
+        have the fingerprint of its draws. Without an epsilon, one entry of each destination is enough.
+        """
+        stated = row.epsilon or {}
+        draw = stated.get("draw")
+        release = draw or (row.id if stated else row.destination_digest)
+        if release in self._epsilons:
+            return
+        if draw is not None:
+            self._draws += bytes.fromhex(draw)
+        self._epsilons[release] = stated.get("epsilon")
+        self._finite += stated.get("epsilon") is not None
 
     def sent(self, family: str, job: Job) -> EarlierSource:
         """Return what the job's worker needs of the family."""
@@ -82,9 +100,10 @@ class _Known:
                 family=family,
                 sketches=tuple(self.sketches.values()),
                 destinations=self._destinations,
-                releases=len(self._epsilons),
+                releases=len(self._released),
                 last_released_at=self._last_released_at,
                 epsilons=tuple(self._epsilons.values()) if self._finite else (),
+                draws=self._draws,
             )
         return self._sent
 

@@ -1,1 +1,1 @@
-"""Uploads in parts, and looks at stored tables: profiles, and comparisons of a release with its source."""
+"""Tables of requests and jobs: reception, rows of buffers, columns of jobs, profiles and comparisons."""

@@ -89,6 +89,7 @@ class RepeatedTasks:
         self,
         engine: Engine,
         job_id: str,
+        owner: str,
         step: Step,
         stop: Stop,
         policy: RepeatPolicy,
@@ -102,6 +103,8 @@ class RepeatedTasks:
             Runs the tasks.
         job_id
             Id of the job, for ids and the log.
+        owner
+            Owner of the job.
         step
             Tasks to run.
         stop
@@ -113,6 +116,7 @@ class RepeatedTasks:
         """
         self._engine = engine
         self._job_id = job_id
+        self._owner = owner
         self._step = step
         self._stop = stop
         self._policy = policy
@@ -158,7 +162,7 @@ class RepeatedTasks:
         run = f"{self._job_id}/{self._step.name}/{task.number}/{task.runs}"
         record = self._step.tasks[task.number](task.runs)
         task.runs += 1
-        task.running[run] = self._engine.run(run, self._step.function, record, apart_from)
+        task.running[run] = self._engine.run(run, self._step.function, record, apart_from, owner=self._owner)
 
     def _settle(self, task: _Task) -> None:
         """Take the result of the first run that has ended, or start a lost one again."""

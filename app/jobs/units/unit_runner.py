@@ -75,7 +75,8 @@ _DEFAULT_POLICY = RepeatPolicy()
 class _Run:
     """State of a running job."""
 
-    def __init__(self) -> None:
+    def __init__(self, owner: str) -> None:
+        self.owner = owner
         self.stop = Stop()
         self.step: RepeatedTasks | None = None
         """The step that runs, after the first task."""
@@ -209,10 +210,10 @@ class JobRuns:
         self._reports = ThreadPoolExecutor(1, "rowveil-progress")
         self._deleting: set[asyncio.Task[None]] = set()
 
-    def run(self, job_id: str, task: JobTask) -> asyncio.Task[Outcome]:
+    def run(self, job_id: str, task: JobTask, owner: str) -> asyncio.Task[Outcome]:
         """Start the job; the task returns its outcome. A free worker is taken before this method returns."""
-        run = self._jobs[job_id] = _Run()
-        first = self._engine.run(job_id, self._work, task)
+        run = self._jobs[job_id] = _Run(owner)
+        first = self._engine.run(job_id, self._work, task, owner=owner)
         return asyncio.ensure_future(self._follow(job_id, task, run, first))
 
     async def cancel(self, job_id: str) -> None:
@@ -346,7 +347,9 @@ class JobRuns:
         The progress of the step is written before the next step starts: its worker writes the same file, and
         a late report would take its progress back.
         """
-        run.step = tasks = RepeatedTasks(self._engine, job.job_id, step, run.stop, policy, self._on_repeat)
+        run.step = tasks = RepeatedTasks(
+            self._engine, job.job_id, run.owner, step, run.stop, policy, self._on_repeat
+        )
         if step.function is run_prepare:
             tasks.on_result = partial(self._keep_one_spool, job, lambda number: PREPARED_SPOOL)
         if step.function is run_piece:

@@ -30,7 +30,7 @@ ENTRIES = st.lists(
         st.integers(0, 2),  # source
         st.integers(0, 2),  # destination
         st.sampled_from(["me", "colleague", "stranger"]),
-        st.sampled_from([None, 1.5]),  # epsilon
+        st.sampled_from([None, (1.5, None), (2.5, "0" * 32), (None, "1" * 32)]),  # epsilon, and its draws
         st.booleans(),  # whether its id is smaller than the ids before
     ),
     max_size=12,
@@ -64,9 +64,27 @@ def entry(number: int, drawn: tuple[Any, ...]) -> Release:
         source_digest=digest_of(family, source),
         destination_digest=f"sha256:{destination}{'0' * 63}",
         row_count=ROWS[source],
-        epsilon=None if epsilon is None else {"epsilon": epsilon},
+        epsilon=stated(epsilon),
         sketch=document(family * 3 + source),
     )
+
+
+def stated(epsilon: tuple[float | None, str | None] | None) -> dict[str, Any] | None:
+    """Epsilon of an entry; those of older versions have no fingerprint of the draws."""
+    if epsilon is None:
+        return None
+    value, draw = epsilon
+    return {"epsilon": value} if draw is None else {"epsilon": value, "draw": draw}
+
+
+def epsilons_of(entries: list[Release]) -> list[float | None]:
+    """One epsilon for each run that is known to be another one, and for each destination without any."""
+    found: dict[str, float | None] = {}
+    for one in entries:
+        known = one.epsilon or {}
+        unknown = one.id if known else one.destination_digest
+        found.setdefault(known.get("draw", unknown), known.get("epsilon"))
+    return list(found.values())
 
 
 def expected(entries: list[Release], job: Job) -> Any:
@@ -84,10 +102,8 @@ def expected(entries: list[Release], job: Job) -> Any:
         of_family = [each for each in seen if each.family == name]
         found[name] = (
             set() if same else {packed(each.sketch) for each in of_family},
-            {
-                each.destination_digest: each.epsilon["epsilon"] if each.epsilon else None
-                for each in of_family
-            },
+            list(dict.fromkeys(each.destination_digest for each in of_family)),
+            epsilons_of(of_family),
             of_family[-1].released_at.isoformat(timespec="seconds"),
             {
                 each.source_digest
@@ -126,14 +142,14 @@ def test_a_worker_is_sent_what_the_database_has(
             assert sketch == known_sketch
             assert {each.family for each in sent} == set(families)
             for each in sent:
-                sketches, epsilons, last, other = families[each.family]
+                sketches, destinations, epsilons, last, other = families[each.family]
                 assert set(each.sketches) == sketches
-                assert each.destinations == b"".join(map(packed_digest, epsilons))
-                assert each.releases == len(epsilons)
+                assert each.destinations == b"".join(map(packed_digest, destinations))
+                assert each.releases == len(destinations)
                 assert each.last_released_at == last
                 assert set(each.other_digests) == other
-                finite = any(value is not None for value in epsilons.values())
-                assert list(each.epsilons) == (list(epsilons.values()) if finite else [])
+                finite = any(value is not None for value in epsilons)
+                assert list(each.epsilons) == (epsilons if finite else [])
         session.rollback()
 
 

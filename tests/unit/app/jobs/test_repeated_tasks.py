@@ -33,9 +33,10 @@ class FakeEngine:
         return self.free
 
     def run(
-        self, task_id: str, function: Any, task: Any, apart_from: str | None = None
+        self, task_id: str, function: Any, task: Any, apart_from: str | None = None, *, owner: str
     ) -> asyncio.Task[Outcome]:
         assert task_id not in self.ends
+        assert owner == "ann"
         self.ends[task_id] = asyncio.get_running_loop().create_future()
         self.since[task_id] = self.now
         self.apart[task_id] = apart_from
@@ -71,7 +72,7 @@ class Bench:
 
         step = Step("unit", lambda task: {}, [record(number) for number in range(tasks)])
         engine: Any = self.engine
-        self.tasks = RepeatedTasks(engine, "job", step, self.stop, policy, self._count)
+        self.tasks = RepeatedTasks(engine, "job", "ann", step, self.stop, policy, self._count)
         self.tasks.on_result = lambda number, result: self.results.append(number)
         self.tasks.on_loser = lambda number, result: self.losers.append(number)
         self.running = asyncio.ensure_future(self.tasks.run())

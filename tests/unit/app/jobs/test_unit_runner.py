@@ -21,7 +21,7 @@ from tests.swap_tasks import swap_task
 class DividingEngine:
     """An engine whose first task has divided each job."""
 
-    def run(self, task_id: str, function: Any, task: Any) -> asyncio.Task[Outcome]:
+    def run(self, task_id: str, function: Any, task: Any, *, owner: str) -> asyncio.Task[Outcome]:
         async def divided() -> Outcome:
             return {DIVISION: b"", UNITS: 2}
 
@@ -49,7 +49,7 @@ def test_a_spool_folder_that_cannot_be_made_fails_the_job(error: int, code: str,
     async def run() -> Outcome:
         runs = JobRuns(engine, lambda task: {}, 60.0, spools=FailingSpools())
         try:
-            return await runs.run(task.job_id, task)
+            return await runs.run(task.job_id, task, "ann")
         finally:
             await runs.cancel(task.job_id)  # which finds no run
             runs.close()

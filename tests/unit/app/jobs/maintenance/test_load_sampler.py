@@ -21,7 +21,11 @@ SAMPLES = 2
 
 
 def sampled(
-    database: Database, capacity: int = 1, ready: bool = True, busy: Callable[[], None] = lambda: None
+    database: Database,
+    capacity: int = 1,
+    ready: bool = True,
+    busy: Callable[[], None] = lambda: None,
+    processes: int = 1,
 ) -> Callable[..., float]:
     """Take some samples, during which ``busy`` runs in the event loop; return a function that reads them."""
     metrics = Metrics()
@@ -33,7 +37,7 @@ def sampled(
         return found
 
     async def sample() -> None:
-        sampler = LoadSampler(database, engine, metrics)
+        sampler = LoadSampler(database, engine, metrics, processes)
         sampler.start()
         await asyncio.sleep(0)
         busy()
@@ -85,3 +89,13 @@ def test_busy_workers_are_recorded_but_none_that_start(
     value = sampled(database, capacity, ready)
     assert (value("rowveil_pool_full_seconds_total", pool="workers") > 0) is full
     assert value("rowveil_pool_full_seconds_total", pool="connections") == 0
+
+
+def test_api_processes_count_the_mean(database: Database) -> None:
+    """The counters of all processes add up: pools that are full all the time grow by a second each second."""
+    one, four = (
+        sampled(database, 0, True, processes=processes)("rowveil_pool_full_seconds_total", pool="workers")
+        for processes in (1, 4)
+    )
+    assert one == pytest.approx(SAMPLES * INTERVAL_SECONDS, rel=0.5)
+    assert four == pytest.approx(one / 4, rel=0.5)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.errors import Unavailable
+from app.file_threads import ServiceThreads
 from app.jobs.maintenance.loop import MaintenanceLoop
 from app.jobs.maintenance.retention import Retention
 from app.jobs.maintenance.sweep import Sweeper
@@ -30,7 +31,13 @@ def stores(tmp_path: Path) -> Iterator[Stores]:
 def swept(stores: Stores, settings: Settings, metrics: Metrics) -> tuple[float, float]:
     """Sweep once, long after the last sweep; return the number of failures and the lag in seconds."""
     with ThreadPoolExecutor(1) as threads:
-        loop = MaintenanceLoop(settings, stores, Retention(settings, stores, metrics), threads, metrics)
+        loop = MaintenanceLoop(
+            settings,
+            stores,
+            Retention(settings, stores, metrics),
+            ServiceThreads(threads, threads, threads),
+            metrics,
+        )
         loop._swept_at -= LONG_AGO
         asyncio.run(loop.sweep())
     metrics.refresh()

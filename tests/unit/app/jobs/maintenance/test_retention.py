@@ -155,13 +155,13 @@ def test_a_stopped_purge_ends_after_its_batch(stores: Stores, monkeypatch: pytes
     """A service that stops does not wait for days of due rows."""
     add(stores.database, *(buffer(blob=f"{number:032x}") for number in range(2 * BLOB_ROWS)))
     retention = Retention(Settings(home=stores.progress_folder.parent), stores, Metrics())
-    real = Stores.delete_blobs
+    real = Stores.delete_blobs_patiently
 
     def stopping(self: Stores, blobs: list[str]) -> None:
         retention.stop()
         real(self, blobs)
 
-    monkeypatch.setattr(Stores, "delete_blobs", stopping)
+    monkeypatch.setattr(Stores, "delete_blobs_patiently", stopping)
     retention.run()
     assert count(stores, "buffers") == BLOB_ROWS
 

@@ -7,13 +7,15 @@ so that help and usage errors appear at once.
 import argparse
 import importlib
 import os
+import signal
 import sys
 from functools import partial
-from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from app import __version__
 from app.cli.parser import CommandParser, LineParser
+from app.cli.streams import drop_output, ending_in_one_line, replace_closed_streams
 from app.lean import collection_paused, defer, leave_out
 from app.telemetry.metrics_folder import make_folder
 from providers import numba
@@ -21,39 +23,52 @@ from providers import numba
 if TYPE_CHECKING:
     from app.settings import Settings
 
-_ADMINISTRATION = "app.cli.admin:"
+_ADMINISTRATION = "app.cli.admin_arguments:"
 """Start of the fillers of commands that run no kernel: without numba they start in half the time."""
 
 _COMMANDS = (
-    ("serve", "run the service; its settings come from ROWVEIL_... variables", ""),
+    ("serve", "run the service; its settings are ROWVEIL_... variables (docs/settings.md)", ""),
     ("worker", "run jobs for a service with ROWVEIL_ENGINE=dask, as a Dask worker", ""),
-    ("migrate", "migrate the database to the newest schema, or back", "app.cli.admin:add_migrate"),
+    ("migrate", "migrate the database to the newest schema, or back", "app.cli.admin_arguments:add_migrate"),
     ("run", "run a service on a table of this machine", "app.cli.commands:add_run"),
     ("measures", "measure a table against its source", "app.cli.commands:add_measures"),
     ("frontier", "compare services and parameters by risk and utility", "app.cli.commands:add_frontier"),
     ("attack", "attack a release, and judge the risk", "app.cli.commands:add_attack"),
     ("plan", "estimate memory, scratch space and time of a job", "app.cli.commands:add_plan"),
     ("verify", "verify a manifest's signature and its tables", "app.cli.commands:add_verify"),
-    ("keys", "make, list and revoke API keys", "app.cli.admin:add_keys"),
+    ("keys", "make, list and revoke API keys", "app.cli.admin_arguments:add_keys"),
     ("rotate-keys", "encrypt everything again under the first master key", ""),
     ("reseal", "seal the values of a database restored from an older version to their rows", ""),
     (
         "adopt-storage",
         "bind the shared folder to the database, for example after a restore",
-        "app.cli.admin:add_adopt_storage",
+        "app.cli.admin_arguments:add_adopt_storage",
     ),
-    ("audit", "verify the log of who did what", "app.cli.admin:add_audit"),
-    ("ledger", "list who released which source, with the measured risk", "app.cli.admin:add_ledger"),
+    ("audit", "verify the log of who did what", "app.cli.admin_arguments:add_audit"),
+    (
+        "ledger",
+        "list who released which source, with the measured risk",
+        "app.cli.admin_arguments:add_ledger",
+    ),
 )
 """Name, help, and the function that adds the arguments, if there are any."""
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = LineParser(prog="rowveil", description="Statistical disclosure control by data swapping.")
+    parser = LineParser(
+        prog="rowveil",
+        description="Statistical disclosure control by data swapping.",
+        epilog="'rowveil COMMAND --help' describes a command; docs/command_line.md has examples.",
+    )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, parser_class=CommandParser)
     for name, summary, filler in _COMMANDS:
-        commands.add_parser(name, help=summary, filler=partial(_fill, filler) if filler else None)
+        commands.add_parser(
+            name,
+            help=summary,
+            description=f"{summary[0].upper()}{summary[1:]}.",
+            filler=partial(_fill, filler) if filler else None,
+        )
     return parser
 
 
@@ -74,14 +89,17 @@ def main(arguments: list[str] | None = None) -> int:
     if arguments is None:
         leave_out("pandas")
         leave_out("pydantic.v1")
-    if sys.stderr is None:  # standard error was closed: messages must not appear among the rows
-        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - for as long as the process lasts
-    with collection_paused():
+    output_is_closed = replace_closed_streams()
+    with ending_in_one_line(), collection_paused():
         given = _parser().parse_args(arguments)
+        if given.command in ("serve", "worker"):
+            signal.signal(signal.SIGTERM, _end_at_once)
         on_tables = hasattr(given, "table_command")
         settings = _settings(on_tables)
     if settings is None:
         return 2
+    if output_is_closed and given.command in ("serve", "worker"):
+        drop_output()  # it has only the address of a service
     if given.command == "serve":
         numba.leave_out()  # before a provider is imported: kernels run in the workers
         if settings.engine == "local":
@@ -98,13 +116,24 @@ def main(arguments: list[str] | None = None) -> int:
 
         return work(settings)
     if on_tables:
-        with collection_paused():
-            from app.cli.commands import execute
-        return execute(settings, given)
+        with ending_in_one_line():
+            with collection_paused():
+                from app.cli.commands import execute
+            return execute(settings, given)
     numba.leave_out()
-    with collection_paused():
-        from app.cli.admin import administer
-    return administer(settings, given)
+    with ending_in_one_line():
+        with collection_paused():
+            from app.cli.admin import administer
+        return administer(settings, given)
+
+
+def _end_at_once(number: int, frame: FrameType | None) -> None:
+    """End the process cleanly at a SIGTERM during its start, before the service handles signals itself.
+
+    Without a handler the first process of a container does not receive the signal at all, and another process
+    would leave the folder of its fork server's socket behind.
+    """
+    sys.exit(0)
 
 
 def _settings(on_tables: bool) -> "Settings | None":

@@ -48,6 +48,8 @@ class Caller:
 
 ANONYMOUS = Caller("anonymous", scopes=frozenset(SCOPES))
 """Caller of every request if authentication is off."""
+SCRAPER = Caller("scraper", scopes=frozenset({METRICS}))
+"""Caller with a key of `ROWVEIL_METRICS_KEY_FILE`."""
 THE_SERVICE = Caller("service", scopes=frozenset(SCOPES))
 """The service itself, for example when it purges expired buffers."""
 RESERVED = (ANONYMOUS.owner, THE_SERVICE.owner, "operator")

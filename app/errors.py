@@ -373,6 +373,14 @@ class RevisionGone(AppError):
     title = "Revision gone"
 
 
+class JobAltered(AppError):
+    """The job's row was changed outside of the service after its acceptance, so that it did not run."""
+
+    status = 500
+    code = "job_altered"
+    title = "Job altered"
+
+
 class ReleasedBefore(AppError):
     """The source has been released before, and the policy of the project allows no other release."""
 

@@ -10,7 +10,9 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from queue import SimpleQueue
 from threading import Thread
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 _Call = tuple[asyncio.Future[Any], Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
@@ -72,3 +74,16 @@ class LoopThreads(Executor):
             result.set_result(value)
         else:
             result.set_exception(error)
+
+
+async def run_to_its_end(threads: Executor, function: Callable[[], T]) -> T:
+    """Run a function in a thread; wait for its end even if this call is cancelled.
+
+    Otherwise a file could be closed while a thread writes to it.
+    """
+    running = asyncio.get_running_loop().run_in_executor(threads, function)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait([running])
+        raise

@@ -24,14 +24,15 @@ from app.api.routes import attacks, buffers, frontier, health, jobs, ledger, mea
 from app.api.usual_requests import UsualRequests, usual_handlers
 from app.errors import Unavailable
 from app.help import routes as help_pages
+from app.jobs.lifecycle import StartStopped
 from app.jobs.maintenance.adoption import StorageInUse
 from app.jobs.service import JobService
 from app.jobs.stores import HomeInUse
 from app.processes.api_process import ApiProcess
 from app.settings import Settings
-from app.store.crypto.key_files import KeyUnreadable
+from app.store.crypto.key_files import KeyUnreadable, load_metrics_keys
 from app.store.crypto.sealing import SealBroken
-from app.store.sql.db import DatabaseUnusable
+from app.store.sql.connection.errors import DatabaseUnusable
 from app.store.sql.deployment import StorageMismatch, StorageUnusable
 from app.store.sql.replicas import ReplicasDiffer
 from app.telemetry.metrics import Metrics
@@ -80,10 +81,15 @@ def create_app(settings: Settings, process: ApiProcess | None = None) -> FastAPI
         set_up_tracing()
         job_service = JobService(settings, metrics=metrics, process=process)
         try:
+            app.state.metrics_keys = load_metrics_keys(settings)
             await job_service.start()
         except _START_REFUSED as error:
             app.state.start_refused = True  # the message is sufficient without a trace
             _log.error("%s", error)
+            raise
+        except StartStopped as stopped:
+            app.state.start_refused = True
+            _log.info("%s", stopped)
             raise
         app.state.jobs = job_service
         app.state.body_parser = BodyParser(settings)
@@ -111,6 +117,7 @@ def create_app(settings: Settings, process: ApiProcess | None = None) -> FastAPI
     app.state.start_refused = False
     app.state.paths = set()
     app.state.tokens = _tokens(settings)
+    app.state.metrics_keys = frozenset()
     problems.install(app)
     # The most frequent first.
     resources = (jobs, services, measures, frontier, attacks, buffers, ledger, series, health)

@@ -67,8 +67,12 @@ class AnnouncingServer(uvicorn.Server):
             self._announcement = asyncio.create_task(self._announce())
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Stop claiming jobs as soon as the signal arrives, and let streams and waiting requests end."""
+        """Stop claiming jobs as soon as the signal arrives, and let streams and waiting requests end.
+
+        A start that waits for the database or the bucket gives up.
+        """
         super().handle_exit(sig, frame)
+        self._process.stopping = True
         app = self.config.app
         assert isinstance(app, FastAPI)
         jobs = getattr(app.state, "jobs", None)
@@ -133,7 +137,7 @@ def _allow_files(wanted: int) -> None:
 
 
 def serve(settings: Settings) -> int:
-    """Run the service until SIGTERM or SIGINT; return 0 after a clean stop."""
+    """Run the service until SIGTERM or SIGINT; return 0 after a clean stop, 1 after a failed start."""
     set_up_logs(settings.log_format, settings.log_level)
     disable_core_dumps()
     if settings.api_processes == 1:
@@ -213,7 +217,9 @@ def _serve_process(settings: Settings, process: ApiProcess) -> int:
     """Run an API process until SIGTERM or SIGINT; return 0 after a clean stop."""
     app = create_app(settings, process)
     logging.getLogger("uvicorn.error").addFilter(
-        lambda record: not (app.state.start_refused and "Traceback" in record.getMessage())
+        lambda record: (
+            not app.state.start_refused or not (process.stopping or "Traceback" in record.getMessage())
+        )
     )
     config = uvicorn.Config(
         app,
@@ -233,10 +239,12 @@ def _serve_process(settings: Settings, process: ApiProcess) -> int:
     _allow_files(2 * settings.max_connections + _OTHER_FILES)
     server = AnnouncingServer(config, process)
     # uvicorn raises the signal again once it has stopped; that must not turn a clean stop into a kill.
-    signal.signal(signal.SIGTERM, lambda number, frame: None)
-    with contextlib.suppress(KeyboardInterrupt):
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, frame: None)
+    # SystemExit is uvicorn's after a failed start, with codes of its own.
+    with contextlib.suppress(SystemExit):
         server.run()
-    return 0 if server.started else 1
+    return 0 if server.started or process.stopping else 1
 
 
 def work(settings: Settings) -> int:

@@ -69,7 +69,7 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="ROWVEIL_", frozen=True, extra="forbid")
 
     home: Path = Path("./var")
-    """The folder for all state of the embedded default."""
+    """The folder for all state of the embedded default: database, keys and sealed tables."""
     database_url: str = Field(default_factory=_default_database)
     """The database: SQLite for one service, `postgresql://user:password@host/name` for several replicas.
     Default: a SQLite file below the home."""
@@ -121,6 +121,10 @@ class Settings(BaseSettings):
     confine_workers: bool = True
     """Whether workers on Linux give up files, network and other programs before their first task, as far as
     the system offers it (Landlock, seccomp)."""
+    separate_owners: bool = False
+    """Whether a worker process runs tasks of one owner only: of one API key's name, or of one subject of
+    tokens. A free worker that has run tasks of another owner gets a new process first, and loads its kernels
+    again: about a tenth of a second."""
     worker_environment: str = ""
     """Names of environment variables that workers get in addition to an allow-list, separated by commas. No
     secret belongs here."""
@@ -283,20 +287,26 @@ class Settings(BaseSettings):
     """Master keys, each 32 bytes in base64 or hex, separated by commas: the first one seals, all of them
     open. Default: the keys in the key file."""
     key_file: Path = Field(default_factory=lambda given: Path(given.get("home", ".")) / "keys" / "master.key")
-    """The file of master keys, one per line. Created at the first start if it does not exist."""
+    """The file of master keys, one per line. Created at the first start if it does not exist. Default:
+    `keys/master.key` below the home."""
     signing_key_file: Path = Field(
         default_factory=lambda given: Path(given.get("home", ".")) / "keys" / "signing.key"
     )
-    """The file of the Ed25519 key that signs manifests. Created at the first start if it does not exist."""
+    """The file of the Ed25519 key that signs manifests. Created at the first start if it does not exist.
+    Default: `keys/signing.key` below the home."""
+    metrics_key_file: Path | None = None
+    """The file of keys for `/metrics` alone, each 32 bytes in base64 or hex, one per line, which are checked
+    without the database. Created at the first start if it does not exist. Default: none; a scraper needs an
+    API key or a token with the scope `metrics:read`."""
 
     @model_validator(mode="after")
     def _is_available_in_this_version(self) -> Self:
         if self.engine not in ("local", "dask"):
-            raise ValueError(f"unknown engine '{self.engine}'; known are 'local' and 'dask'")
+            raise ValueError(f"ROWVEIL_ENGINE: unknown engine '{self.engine}'; known are 'local' and 'dask'")
         if self.auth not in ("on", "off"):
-            raise ValueError(f"unknown auth '{self.auth}'; known are 'on' and 'off'")
+            raise ValueError(f"ROWVEIL_AUTH: unknown auth '{self.auth}'; known are 'on' and 'off'")
         if self.mode not in ("local", "production"):
-            raise ValueError(f"unknown mode '{self.mode}'; known are 'local' and 'production'")
+            raise ValueError(f"ROWVEIL_MODE: unknown mode '{self.mode}'; known are 'local' and 'production'")
         return self
 
     @model_validator(mode="after")
@@ -320,6 +330,13 @@ class Settings(BaseSettings):
                 "request_memory_bytes": -(-self.request_memory_bytes // count),
             }
         )
+
+    @field_validator("home", mode="before")
+    @classmethod
+    def _is_a_folder(cls, value: Any) -> Any:
+        if value == "":
+            raise ValueError("an empty text names no folder; unset the variable for ./var")
+        return value
 
     @field_validator("kernel_cpu")
     @classmethod
@@ -367,7 +384,9 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _lets_nobody_in(self) -> Self:
         if self.auth == "off" and self.host not in LOOPBACK:
-            raise ValueError("auth 'off' is only for one's own machine: set ROWVEIL_HOST to 127.0.0.1")
+            raise ValueError(
+                "ROWVEIL_AUTH 'off' is only for one's own machine: set ROWVEIL_HOST to 127.0.0.1"
+            )
         for origin in self.cors_origins:
             place = urlsplit(origin)
             if place.scheme not in ("http", "https") or origin != f"{place.scheme}://{place.netloc}":
@@ -405,7 +424,7 @@ class Settings(BaseSettings):
         }
         found = [fault for fault, there in faults.items() if there]
         if found:
-            raise ValueError(f"mode 'production' does not start while {' and '.join(found)}")
+            raise ValueError(f"ROWVEIL_MODE 'production' does not start while {' and '.join(found)}")
         return self
 
     @model_validator(mode="after")
@@ -432,9 +451,11 @@ class Settings(BaseSettings):
         if scheme == "tls":
             for name in ("tls_ca_file", "tls_cert_file", "tls_key_file"):
                 if getattr(self, name) is None:
-                    raise ValueError(f"engine 'dask' over tls needs ROWVEIL_{name.upper()}")
+                    raise ValueError(f"ROWVEIL_ENGINE 'dask' over tls needs ROWVEIL_{name.upper()}")
         elif scheme != "tcp":
-            raise ValueError("engine 'dask' needs ROWVEIL_SCHEDULER_ADDRESS, such as tls://scheduler:8786")
+            raise ValueError(
+                "ROWVEIL_ENGINE 'dask' needs ROWVEIL_SCHEDULER_ADDRESS, such as tls://scheduler:8786"
+            )
         elif not self.scheduler_insecure:
             raise ValueError(
                 "ROWVEIL_SCHEDULER_ADDRESS is tcp://, over which keys and seeds would travel in the clear; "
@@ -445,20 +466,19 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _references_stay_out_of_the_home(self) -> Self:
         own = [self.home, self.shared_folder, self.key_file.parent, self.signing_key_file.parent]
-        if self.tls_key_file is not None:
-            own.append(self.tls_key_file.parent)
+        own += [file.parent for file in (self.tls_key_file, self.metrics_key_file) if file is not None]
         for name in ("source_prefixes", "destination_prefixes", "overwrite_prefixes"):
             try:
                 prefixes = parse_prefixes(getattr(self, name))
             except ReferenceRefused as error:
-                raise ValueError(f"{name}: {error.message}") from None
+                raise ValueError(f"ROWVEIL_{name.upper()}: {error.message}") from None
             found = [each.prefix for each in prefixes]
             folders = [Path("/", *each.path).resolve() for each in found if each.scheme == "file"]
             for folder, mine in product(folders, (path.resolve() for path in own)):
                 if folder.is_relative_to(mine) or mine.is_relative_to(folder):
                     raise ValueError(
-                        f"{name}: a folder of references must neither contain nor be inside the service's "
-                        "own folders (home, shared folder, keys); use a separate one"
+                        f"ROWVEIL_{name.upper()}: a folder of references must neither contain nor be inside "
+                        "the service's own folders (home, shared folder, keys); use a separate one"
                     )
         return self
 
@@ -491,13 +511,13 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _waits_fit(self) -> Self:
         if self.default_wait_seconds > self.max_wait_seconds:
-            raise ValueError("default_wait_seconds must not be over max_wait_seconds")
+            raise ValueError("ROWVEIL_DEFAULT_WAIT_SECONDS must not be over ROWVEIL_MAX_WAIT_SECONDS")
         return self
 
     @model_validator(mode="after")
     def _a_job_outlives_its_result(self) -> Self:
         if self.job_retention < self.result_retention:
-            raise ValueError("job_retention must not be under result_retention")
+            raise ValueError("ROWVEIL_JOB_RETENTION must not be under ROWVEIL_RESULT_RETENTION")
         return self
 
     @model_validator(mode="after")
@@ -505,7 +525,7 @@ class Settings(BaseSettings):
         try:
             webhook_networks(self)
         except ValueError as error:
-            raise ValueError(f"webhook_networks: {error}; a network is like 10.20.0.0/16") from None
+            raise ValueError(f"ROWVEIL_WEBHOOK_NETWORKS: {error}; a network is like 10.20.0.0/16") from None
         return self
 
 

@@ -4,7 +4,7 @@ Existing files are kept, except certificates that expire within a month. It may 
 start.
 
 authority/  ca.key, ca.pem: only for renewals; mounted by no component
-service/    master.key, signing.key, pgpass, and ca.pem, tls.pem, tls.key
+service/    master.key, signing.key, metrics.key, pgpass, and ca.pem, tls.pem, tls.key
 scheduler/  ca.pem, tls.pem, tls.key
 worker/     the same
 database/   password
@@ -24,9 +24,8 @@ ROLES = ("service", "scheduler", "worker")
 def ensure(folder: Path) -> list[str]:
     """Create missing files; return their names."""
     password = _kept(folder / "database" / "password") or secrets.token_urlsafe(32)
-    contents = {
-        "service/master.key": base64.b64encode(secrets.token_bytes(32)).decode() + "\n",
-        "service/signing.key": base64.b64encode(secrets.token_bytes(32)).decode() + "\n",
+    keys = ("service/master.key", "service/signing.key", "service/metrics.key")
+    contents = {name: base64.b64encode(secrets.token_bytes(32)).decode() + "\n" for name in keys} | {
         "database/password": password,
         "service/pgpass": f"*:*:*:rowveil:{password}\n",
     }

@@ -7,6 +7,7 @@ Another processor compiles its own into a folder next to them.
 """
 
 import os
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -52,6 +53,8 @@ def fill(folder: Path, shipped: Path) -> int:
 
 def main(arguments: list[str]) -> None:
     """Replace this process by the service."""
+    # Without a handler the first process of a container does not receive the signal.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
     folder = own_kernels()
     try:
         fill(folder, SHIPPED)

@@ -414,6 +414,9 @@ class RankedFigure(ResponseModel):
     """Number of rows in the random sample; absent if all rows were measured."""
     fields: list[str] = Field(default=[])
     """Fields over which the figure is a mean."""
+    interval_covers: str | SkipJsonSchema[None] = None
+    """Causes of error that the intervals of points cover, such as `rows and seeds`: the choice of rows like
+    these (`rows`), the draws of the measure (`draws`), the seeds of the runs. Absent without intervals."""
 
 
 class AttackRun(ResponseModel):

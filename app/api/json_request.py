@@ -19,7 +19,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 from starlette.datastructures import QueryParams
 
-from app.api.auth.authenticate import authenticate
+from app.api.auth.authenticate import authenticate, authorize
 from app.api.auth.scopes import NEEDED
 from app.api.content_encoding import decoded
 from app.api.problems import ADMITTED
@@ -99,7 +99,7 @@ class JsonRequest(Request):
             body = without_byte_order_mark(await self.body())
             try:
                 if len(body) > LARGE_BODY:
-                    document = await self.app.state.body_parser.parse(body)
+                    document = await self.app.state.body_parser.parse(body, self.state.caller.owner)
                 else:
                     document = from_json(body, allow_inf_nan=False, cache_strings="keys")
                     if may_repeat(body, document):
@@ -206,10 +206,12 @@ class JsonRoute(APIRoute):
         async def answered(request: JsonRequest, handler: Callable[[Any], Any]) -> Response | None:
             if ADMITTED not in request.scope:
                 if scope is not None:
-                    request.state.caller = await authenticate(request, scope)
+                    request.state.caller = await authenticate(request)
                 rates = request.app.state.jobs.rates
                 allowance = rates.take(request.state.caller.owner) if is_limited else None
                 request.scope[ADMITTED] = allowance
+                if scope is not None:  # a refused request counts, too
+                    authorize(request, request.state.caller, scope)
             allowance = request.scope[ADMITTED]
             if check_query is not None:
                 check_query(request.query_params)

@@ -17,6 +17,7 @@ from app.engine.engine import (
 )
 from app.engine.fork_server import worker_modules
 from app.engine.local_engine import EmbeddedEngine
+from app.engine.sandbox import Confinement
 from app.engine.worker_process import WorkerSetup
 from app.errors import MemoryLimit, TooLarge, Unavailable
 from app.formats.errors import FormatError
@@ -36,12 +37,19 @@ class BodyParser:
 
     def __init__(self, settings: Settings) -> None:
         self._memory_bytes = settings.body_memory_bytes
+        self._setup = WorkerSetup(
+            1,
+            settings.body_memory_bytes,
+            preload=worker_modules(),
+            confinement=Confinement(()) if settings.confine_workers else None,
+            one_owner=settings.separate_owners,
+        )
         self._engine: EmbeddedEngine | None = None
         self._starting = asyncio.Lock()
         self._numbers = count()
 
-    async def parse(self, body: bytes) -> Any:
-        """Return the document; the rows or columns of a table in it are a `ParsedTable`.
+    async def parse(self, body: bytes, owner: str) -> Any:
+        """Return the document of an owner; the rows or columns of a table in it are a `ParsedTable`.
 
         Raises
         ------
@@ -57,7 +65,8 @@ class BodyParser:
             No process could parse it in time.
         """
         engine = await self._started()
-        outcome = await engine.run(f"body {next(self._numbers)}", run_parse, ParseTask(body))
+        task_id = f"body {next(self._numbers)}"
+        outcome = await engine.run(task_id, run_parse, ParseTask(body), owner=owner)
         if isinstance(outcome, Failure):
             raise self._error(outcome)
         if "invalid" in outcome:
@@ -77,8 +86,7 @@ class BodyParser:
     async def _started(self) -> EmbeddedEngine:
         async with self._starting:
             if self._engine is None:
-                setup = WorkerSetup(1, self._memory_bytes, preload=worker_modules())
-                self._engine = EmbeddedEngine(_PROCESSES, setup, _SECONDS)
+                self._engine = EmbeddedEngine(_PROCESSES, self._setup, _SECONDS)
                 await self._engine.start()
             return self._engine
 

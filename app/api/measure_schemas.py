@@ -276,6 +276,9 @@ class IntervalShares(IntervalShare):
 
     narrow: IntervalShare
     """Shares by intervals of a twentieth of that."""
+    robust: IntervalShare | SkipJsonSchema[None] = None
+    """Shares by intervals of a twentieth of a robust standard deviation of the source, from its quartiles.
+    Absent from older reports."""
 
 
 class IntervalBySd(MeasureFigure):

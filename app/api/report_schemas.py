@@ -122,6 +122,13 @@ class CandidatesDescription(ResponseModel):
     fields over which it is a mean."""
 
 
+class FigureInterval(ResponseModel):
+    """95 % interval of a figure of a point."""
+
+    low: float
+    high: float
+
+
 class FrontierPoint(ResponseModel):
     """One service with one set of parameters, and its comparison with the other points."""
 
@@ -131,8 +138,15 @@ class FrontierPoint(ResponseModel):
     risk: float | SkipJsonSchema[None] = None
     """Mean over the runs; absent if there is an error."""
     utility: float | SkipJsonSchema[None] = None
+    risk_interval: FigureInterval | SkipJsonSchema[None] = None
+    """Interval of the risk; absent if a single run has none. `figures.<name>.interval_covers` names the
+    causes of error."""
+    utility_interval: FigureInterval | SkipJsonSchema[None] = None
+    """Interval of the utility."""
     figures: dict[str, float] | SkipJsonSchema[None] = None
     """Figure that was tried for an axis -> mean over the runs; absent if there is an error."""
+    intervals: dict[str, FigureInterval] | SkipJsonSchema[None] = None
+    """Figure -> its interval, for those that have one."""
     ranges: dict[str, list[float]] | SkipJsonSchema[None] = None
     """Figure -> least and greatest value over the runs; absent with a single run."""
     protects: list[str] | SkipJsonSchema[None] = None
@@ -146,10 +160,14 @@ class FrontierPoint(ResponseModel):
     restore these rows, exactly or nearly so. A point with such rows is never called better."""
     guarantee: PointGuarantee | SkipJsonSchema[None] = None
     """Present with mechanism `permutation`: epsilon of one run with these parameters."""
+    within_uncertainty_of: list[int] | SkipJsonSchema[None] = None
+    """Indices of the points that are as good on both axes and better on one, but by no more than the
+    uncertainty. Without their intervals they would dominate this point."""
     dominated: bool
     """false: the point is on the frontier. true: another point that protects the same fields is as good on
-    every ranking axis and better on one; or the point cannot be called better, because it protects fewer
-    fields than another one, is reversible, has an error, or no figure of risk ranks."""
+    every ranking axis and better on one by more than the uncertainty; or the point cannot be called better,
+    because it protects fewer fields than another one, is reversible, has an error, or no figure of risk
+    ranks."""
     error: str | SkipJsonSchema[None] = None
     """Reason why the combination has no point."""
 
@@ -172,6 +190,8 @@ class FrontierAxis(ResponseModel):
     """Whether the figure is the same for every point, apart from random differences of a sample of rows."""
     reason: str | SkipJsonSchema[None] = None
     """Reason why the figure does not rank."""
+    within_uncertainty: bool | SkipJsonSchema[None] = None
+    """true: no two points differ in the figure by more than its uncertainty."""
     baseline: float | SkipJsonSchema[None] = None
     """Value of a figure of risk by chance alone, if known."""
     baseline_of: str | SkipJsonSchema[None] = None
@@ -219,13 +239,16 @@ class FrontierDescription(ResponseModel):
     """Axis that matters more, as in the request."""
     recommended: int | SkipJsonSchema[None] = None
     """Index of the point on the frontier that is best on the axis that matters; absent if both matter."""
+    recommended_within_uncertainty: list[int] | SkipJsonSchema[None] = None
+    """Indices of the other points on the frontier that differ from it on this axis by no more than the
+    uncertainty; absent if there is none."""
     attacked: AttackedFields | SkipJsonSchema[None] = None
     """Known and sensitive fields of the attacks; absent if no figure is an attack."""
     verdict: str = ""
     """Result of the comparison as text. If no point is best: the reason, and what to do."""
     figures: _RankedFigures
-    """Figure -> its measure's title, goal, range, formula and source, the sample of rows if any, and the
-    fields over which it is a mean."""
+    """Figure -> its measure's title, goal, range, formula and source, the sample of rows if any, the fields
+    over which it is a mean, and the causes of error that its intervals cover."""
 
 
 class WeakSeedDescription(ResponseModel):

@@ -244,14 +244,17 @@ class CumulativeRisk(ResponseModel):
 
 
 class ComposedEpsilon(ResponseModel):
-    """Epsilon of a release and of all different releases of its source until then, which add up."""
+    """Epsilon of a release, and of all releases of its source until then, which add up.
+
+    The same run again adds nothing. Another run adds its epsilon, even if it gives the same rows.
+    """
 
     epsilon: float | SkipJsonSchema[None] = None
     """Epsilon of this release; absent if there is no finite one."""
     all_releases: float | SkipJsonSchema[None] = None
     """Sum over all releases; absent if one of them has no finite epsilon."""
     releases: int
-    """Number of different releases, this one included."""
+    """Number of these releases, this one included."""
     without: int
     """Number of these that have no finite epsilon."""
 

@@ -3,10 +3,12 @@
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from typing import Annotated
+from functools import partial
+from typing import Annotated, TypeVar
 
 import pyarrow as pa
-from anyio import CancelScope, to_thread
+from anyio import CancelScope, CapacityLimiter, to_thread
+from anyio.lowlevel import RunVar
 from fastapi import Depends, Header, Query, Response
 from fastapi.responses import StreamingResponse
 from pydantic import WithJsonSchema
@@ -19,6 +21,12 @@ from app.formats import Formulas, check_values, needs_values, stream_chunks
 from app.formats.errors import FormatError
 from app.formats.media_types import CSV, MEDIA_TYPES, negotiate
 from app.store.blobs.arrow_stream import TableReader
+
+T = TypeVar("T")
+
+_MOST_READS = 40
+
+_reads: RunVar[CapacityLimiter] = RunVar("reads of stored rows")
 
 _CHARSET = {"text/csv": "text/csv; charset=utf-8; header=present"}
 
@@ -103,7 +111,8 @@ async def table_response(
     try:
         if needs_values(media_type, rows.schema):
             await _check_values(open_rows)
-        chunks = await to_thread.run_sync(stream_chunks, media_type, rows.schema, rows, wanted.csv_formulas)
+        formulas = wanted.csv_formulas
+        chunks = await _read(partial(stream_chunks, media_type, rows.schema, rows, formulas))
     except BaseException as error:
         rows.close()
         if isinstance(error, FormatError):
@@ -119,7 +128,7 @@ async def _check_values(open_rows: Callable[[], Awaitable[TableReader]]) -> None
     rows = await open_rows()
     try:
         with CancelScope(shield=True):  # do not close the file under a thread that reads it
-            await to_thread.run_sync(check_values, rows.schema, rows)
+            await _read(partial(check_values, rows.schema, rows))
     finally:
         rows.close()
 
@@ -133,7 +142,7 @@ async def prefetched(
     """
 
     def begun() -> asyncio.Future[bytes | None]:
-        return asyncio.ensure_future(to_thread.run_sync(next, chunks, None))
+        return asyncio.ensure_future(_read(partial(next, chunks, None)))
 
     ahead = begun()
     try:
@@ -144,3 +153,16 @@ async def prefetched(
         with CancelScope(shield=True):  # do not close the file under a thread that reads it
             await asyncio.wait([ahead])
         close()
+
+
+async def _read(function: Callable[[], T]) -> T:
+    """Call a function that reads stored rows in a thread.
+
+    Such calls have a limit of their own, so that a folder that does not respond stops no other call.
+    """
+    try:
+        limiter = _reads.get()
+    except LookupError:
+        limiter = CapacityLimiter(_MOST_READS)
+        _reads.set(limiter)
+    return await to_thread.run_sync(function, limiter=limiter)

@@ -14,10 +14,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from app.callers import SCOPES, THE_SERVICE, Caller
+from app.cli.streams import print_failure, shown
 from app.errors import AppError
 from app.jobs.api_keys import ApiKeys, NewKey
 from app.jobs.maintenance.adoption import Adoption, StorageInUse, adopt
-from app.jobs.maintenance.binding import BOUND_SINCE, reseal, unbind
+from app.jobs.maintenance.binding import BOUND_SINCE, TERMS_SINCE, reseal, unbind, unbind_terms
 from app.jobs.maintenance.issuers import ISSUERS_SINCE, forget_issuer, name_issuer
 from app.jobs.stores import HomeInUse, lock_home, open_keys
 from app.settings import Settings
@@ -30,16 +31,17 @@ from app.store.sql.audit.checkpoints import Anchor, add_checkpoint
 from app.store.sql.audit.fold import CHAINS_SINCE, fold
 from app.store.sql.audit.trail import AuditTrail
 from app.store.sql.audit.verification import verify
-from app.store.sql.db import Database, DatabaseUnusable, downgrade, migrate, shown_url
+from app.store.sql.connection.engines import shown_url
+from app.store.sql.connection.errors import DatabaseUnusable
+from app.store.sql.db import Database
 from app.store.sql.deployment import StorageMismatch, StorageUnusable, pair
 from app.store.sql.key_rotation import reseal_rows
+from app.store.sql.migration import downgrade, migrate
 from app.store.sql.replicas import moment
 
 _ENTRIES_AT_ONCE = 500
 
 _OWN_LASTS = timedelta(days=90)
-
-_DEFAULT_LASTS = "90d"
 
 _UNITS = {"d": timedelta(days=1), "h": timedelta(hours=1), "m": timedelta(minutes=1)}
 
@@ -48,65 +50,11 @@ _REFUSED = (
     KeyUnreadable,
     SealBroken,
     AnchorUnreadable,
-    HomeInUse,
     StorageInUse,
     StorageMismatch,
     StorageUnusable,
 )
 """Errors whose message says what to do."""
-
-
-def add_keys(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `keys`."""
-    actions = parser.add_subparsers(dest="action", required=True)
-    create = actions.add_parser("create", help="make a key and print it once")
-    create.add_argument(
-        "--name", required=True, help="name of the identity; keys with the same name share one identity"
-    )
-    create.add_argument(
-        "--scopes", default="run,read", help=f"comma-separated list of {', '.join(SCOPES)}; default: run,read"
-    )
-    create.add_argument("--project", help="project whose members see each other's jobs and buffers")
-    create.add_argument(
-        "--expires", default=_DEFAULT_LASTS, help="time until the key expires, such as 90d or 12h"
-    )
-    actions.add_parser("list", help="list all keys, without their secrets")
-    actions.add_parser("revoke", help="revoke a key, which is refused from now on").add_argument("id")
-    actions.add_parser("own", help="print the key of this machine's user; make it if there is none")
-
-
-def add_migrate(parser: argparse.ArgumentParser) -> None:
-    """Add the argument of `migrate`."""
-    parser.add_argument("--to", help="an older revision, to go back to an older version of Rowveil")
-
-
-def add_adopt_storage(parser: argparse.ArgumentParser) -> None:
-    """Add the argument of `adopt-storage`."""
-    parser.add_argument(
-        "--trash-unnamed",
-        action="store_true",
-        help="also move the tables that no row names to the trash, however many they are",
-    )
-
-
-def add_audit(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `audit`."""
-    actions = parser.add_subparsers(dest="action", required=True)
-    checked = actions.add_parser("verify", help="find the first line that was altered or removed")
-    checked.add_argument(
-        "--anchor",
-        type=Anchor.parse,
-        action="append",
-        help="c<number>:<mac>, as printed before or published; may be repeated",
-    )
-
-
-def add_ledger(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `ledger`."""
-    parser.add_argument("source", nargs="?", help="digest of a source; default: the releases of all sources")
-    parser.add_argument(
-        "--verify", action="store_true", help="find entries that do not match the audit log; print no release"
-    )
 
 
 def administer(settings: Settings, given: argparse.Namespace) -> int:
@@ -127,10 +75,12 @@ def administer(settings: Settings, given: argparse.Namespace) -> int:
             if given.command == "adopt-storage":
                 return _adopt(settings, database, sealer, audit, given.trash_unnamed)
             return _KEYS[given.action](settings, ApiKeys(database, audit), given)
+    except HomeInUse:
+        print_failure(f"a service uses {settings.home}; stop it, and repeat the command")
     except _REFUSED as error:
-        print(error, file=sys.stderr)
+        print_failure(str(error))
     except AppError as error:
-        print(error.message, file=sys.stderr)
+        print_failure(error.message)
     return 1
 
 
@@ -162,7 +112,11 @@ def _create(settings: Settings, keys: ApiKeys, given: argparse.Namespace) -> int
         print("--expires is a number of days, hours or minutes, such as 90d, 12h or 30m", file=sys.stderr)
         return 2
     text, kept = keys.create(NewKey(given.name, scopes, given.project, lasts), _operator())
-    print(text)
+    try:
+        print(text, flush=True)
+    except OSError:  # nobody has seen it
+        keys.revoke(kept.id, _operator())
+        raise
     print(f"key {kept.id} of {kept.name}: {kept.scopes}; until {_day(kept.expires_at)}", file=sys.stderr)
     print("It is not stored, and it is not shown again.", file=sys.stderr)
     return 0
@@ -201,7 +155,7 @@ def _own(settings: Settings, keys: ApiKeys, given: argparse.Namespace) -> int:
         )
         return 1
     path = own_key_file(settings.home)
-    text = path.read_text().strip() if path.is_file() else ""
+    text = path.read_text(errors="replace").strip() if path.is_file() else ""
     known = keys.caller(text)
     if known is None or not known.scopes >= SCOPES.keys():
         name = "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in _user())
@@ -254,6 +208,8 @@ def _ledger(database: Database, source: str | None) -> int:
     while True:
         with database.read() as session:
             entries = ledger.page(session, THE_SERVICE, source, _ENTRIES_AT_ONCE, after)
+        if not entries and after is None:
+            print(f"no release {'of this source ' if source else ''}is in the ledger", file=sys.stderr)
         for entry in entries:
             risk = entry.risk or {}
             measured = (
@@ -266,11 +222,12 @@ def _ledger(database: Database, source: str | None) -> int:
                 own, together = entry.epsilon["epsilon"], entry.epsilon["all_releases"]
                 measured += f"  epsilon {'none' if own is None else f'{own:.4g}'}, of all releases "
                 measured += "none" if together is None else f"{together:.4g}"
-            print(
+            line = (
                 f"{_day(entry.released_at)}  {entry.service}  job {entry.job_id}  {entry.owner}  project "
                 f"{entry.project or '-'}  {entry.source_digest}  {entry.row_count} rows  recognised by "
                 f"{entry.match or '-'}{measured}{f'  reason: {entry.reason}' if entry.reason else ''}"
             )
+            print(shown(line))
         if len(entries) < _ENTRIES_AT_ONCE:
             return 0
         after = entries[-1].id
@@ -317,6 +274,9 @@ def _migrate(settings: Settings, to: str | None) -> int:
                 print(f"owners without their issuer, as an older version expects them: {renamed.rows} rows.")
                 if renamed.unopened:
                     print(f"{renamed.unopened} rows do not open; they keep their owners.")
+            if TERMS_SINCE in undone:
+                done = unbind_terms(settings, database, sealer, audit, _operator())
+                print(f"seeds without terms, as an older version expects them: {done.values} values.")
             if BOUND_SINCE in undone:
                 done = unbind(settings, database, sealer, audit, _operator())
                 print(f"sealed as an older version expects it: {done.values} values.")
@@ -360,8 +320,8 @@ def _adopt(
     finally:
         if lock is not None:
             os.close(lock)
-    shown = shown_url(database.engine.url)
-    print(f"{done.place} belongs to {shown} from now on: deployment {done.deployment_id}.")
+    address = shown_url(database.engine.url)
+    print(f"{done.place} belongs to {address} from now on: deployment {done.deployment_id}.")
     print(f"Tables in the {done.kind}: {done.stored}, of which rows name {done.named}.")
     print(f"Tables that rows name and that are not in the {done.kind}: {done.missing}.")
     if done.taken_back:

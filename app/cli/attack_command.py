@@ -1,15 +1,15 @@
 """``rowveil attack SOURCE DESTINATION``: attack a release, and print the verdict, or the report as JSON."""
 
 import argparse
-import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from app.cli.exit_codes import CommandFailed, Exit
-from app.cli.files import STANDARD, check_places
+from app.cli.files import STANDARD, check_places, write
 from app.cli.outputs import Keys, check_report_name, finish_job, new_job, write_manifest, write_report
-from app.cli.request_builder import Call, as_source
+from app.cli.request_builder import Call
 from app.cli.seeds import seed_given, seed_kept
+from app.cli.streams import shown
 from app.cli.verify import read_manifest, upload_as_signed
 from app.cli.workspace import Workspace
 from app.errors import AppError
@@ -58,7 +58,12 @@ def attack(call: Call, settings: Settings) -> int:
         raise CommandFailed(f"'{STANDARD}' can stand for only one of the tables", Exit.USAGE)
     if given.advice and given.made_by is None:
         raise CommandFailed("--advice: it tries the parameters of a service: give --made-by", Exit.USAGE)
-    outputs = {"--report": given.report, "--manifest": given.manifest, "--keep-seed": given.keep_seed}
+    outputs = {
+        "the verdict": STANDARD,
+        "--report": given.report,
+        "--manifest": given.manifest,
+        "--keep-seed": given.keep_seed,
+    }
     check_places([*names.values(), given.made_by, given.seed_file], outputs)
     made = None if given.made_by is None else read_manifest(given.made_by)[0]
     signed = made or {}
@@ -71,7 +76,7 @@ def attack(call: Call, settings: Settings) -> int:
         forms = {role: _form_of(signed.get(role)) for role in names}
         tables = {role: workspace.read(name, uploads[role], forms[role]) for role, name in names.items()}
         try:
-            sources = {role: as_source(table) for role, table in tables.items()}
+            sources = {role: call.source(table) for role, table in tables.items()}
             parameters, options = checked_attack(
                 request,
                 sources["source"],
@@ -106,7 +111,7 @@ def attack(call: Call, settings: Settings) -> int:
         if given.json:
             write_report(job, report, STANDARD)
         else:
-            sys.stdout.writelines(f"{line}\n" for line in _lines(report))
+            write(STANDARD, [f"{shown(line)}\n".encode() for line in _lines(report)])
         if given.report is not None:
             write_report(job, report, given.report)
     if given.manifest:

@@ -11,10 +11,11 @@ from typing import Any, get_args
 
 from app.cli import attack_command, plan_command, report_commands, run, seeds, verify
 from app.cli.exit_codes import CommandFailed, Exit
-from app.cli.files import STANDARD, add_format, drop_output
+from app.cli.files import STANDARD, add_format
 from app.cli.options import Options
 from app.cli.parser import CommandParser
 from app.cli.request_builder import CSV, Call
+from app.cli.streams import drop_output, print_failure, print_os_error
 from app.cli.workspace import Failed
 from app.errors import AppError
 from app.formats import Formulas
@@ -167,26 +168,25 @@ def execute(settings: Settings, namespace: argparse.Namespace) -> int:
         return code
     except Failed as failed:
         assert call is not None  # tasks run only after `call` exists
-        print(f"rowveil: {call.placed(failed.message, failed.pointer)}", file=sys.stderr)
+        place = f"{failed.table}: " if failed.table else ""
+        print_failure(f"{place}{call.placed(failed.message, failed.pointer)}")
         if failed.trace:
             _log.error("%s", " < ".join(failed.trace))
         return failed.code
     except CommandFailed as failed:
-        for line in failed.message.splitlines():
-            print(f"rowveil: {line}", file=sys.stderr)
+        print_failure(failed.message)
         return failed.code
     except AppError as error:
-        print(f"rowveil: {error.message}", file=sys.stderr)
+        print_failure(error.message)
         return Exit.FAILED
     except BrokenPipeError:
         drop_output()
         return Exit.PIPE_CLOSED
     except OSError as error:  # of the workspace, such as a missing folder for temporary files
-        suffix = f": {error.filename}" if error.filename else ""
-        print(f"rowveil: {error.strerror or 'the storage failed'}{suffix}", file=sys.stderr)
+        print_os_error(error)
         return Exit.FAILED
     except KeyboardInterrupt:
-        print("rowveil: interrupted; no partial file is left", file=sys.stderr)
+        print_failure("interrupted; no partial file is left")
         return Exit.INTERRUPTED
     finally:
         signal.signal(signal.SIGTERM, previous_handler)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO, BinaryIO, cast
 
 from app.cli.exit_codes import CommandFailed, Exit
+from app.cli.streams import drop_output
 from app.errors import NO_ROOM
 from app.formats.media_types import ARROW_STREAM, CSV, PARQUET
 from app.requests.uploads import type_of_name
@@ -21,6 +22,12 @@ STANDARD = "-"
 """Name of standard input or output."""
 FORMATS = {"csv": CSV, "parquet": PARQUET, "arrow": ARROW_STREAM}
 _ZIPPED = ".gz"
+_SECRET = ("--keep-seed",)
+"""Options whose file holds a secret, which does not belong on a terminal or in a pipe."""
+
+
+class FileDamaged(CommandFailed):
+    """A file can be opened, and its content is not what its name says."""
 
 
 def add_format(parser: argparse.ArgumentParser) -> None:
@@ -46,10 +53,10 @@ def media_type_of(name: str, wanted: str | None) -> str:
 @contextmanager
 def open_input(name: str) -> Iterator[BinaryIO]:
     """Open the file or standard input for reading; a ``.gz`` is decompressed. Raises CommandFailed."""
-    if name == STANDARD:
-        yield sys.stdin.buffer
-        return
     try:
+        if name == STANDARD:
+            yield sys.stdin.buffer
+            return
         with Path(name).open("rb") as file:
             if name.lower().endswith(_ZIPPED):
                 with gzip.GzipFile(fileobj=file) as unpacked:
@@ -59,16 +66,16 @@ def open_input(name: str) -> Iterator[BinaryIO]:
     except (OSError, EOFError, zlib.error) as error:
         if isinstance(error, OSError) and error.errno in NO_ROOM:  # an error of the copy's target
             raise
-        reason = (
-            error.strerror
-            if isinstance(error, OSError) and error.strerror
-            else "it is not complete gzip data"
-        )
-        raise CommandFailed(f"{name} cannot be read: {reason}") from None
+        place = "standard input" if name == STANDARD else name
+        if isinstance(error, OSError) and error.strerror:
+            raise CommandFailed(f"{place} cannot be read: {error.strerror}") from None
+        raise FileDamaged(f"{place} cannot be read: it is not complete gzip data") from None
 
 
 def check_places(inputs: Iterable[str | Path | None], outputs: Mapping[str, str | Path | None]) -> None:
-    """Raise CommandFailed if an output is also an input, or another output. Inputs are never modified.
+    """Raise CommandFailed if an output is also an input, or another output, or has no folder.
+
+    Inputs are never modified, and a name that cannot be written is refused before the work begins.
 
     ``outputs``: option -> file name; None if not requested.
     """
@@ -78,14 +85,28 @@ def check_places(inputs: Iterable[str | Path | None], outputs: Mapping[str, str 
         if name is None or _is_device(Path(name)):
             continue
         if str(name) == STANDARD:
+            if what in _SECRET:
+                raise CommandFailed(f"{what}: a secret is not printed; name a file", Exit.USAGE)
             place: Path | str = STANDARD
         else:
             place = Path(name).resolve()
             if any(place.exists() and other.exists() and place.samefile(other) for other in given):
-                raise CommandFailed(f"{what}: '{name}' is the source itself; name another file", Exit.USAGE)
+                raise CommandFailed(
+                    f"{what}: '{name}' is an input of this command; name another file", Exit.USAGE
+                )
+            _check_folder(what, Path(name))
         if place in taken:
             raise CommandFailed(f"{what}: '{name}' is used by {taken[place]}; name another file", Exit.USAGE)
         taken[place] = what
+
+
+def _check_folder(option: str, path: Path) -> None:
+    if path.is_dir():
+        raise CommandFailed(f"{option}: '{path}' is a folder; name a file", Exit.USAGE)
+    if not path.parent.is_dir():
+        raise CommandFailed(f"{option}: there is no folder '{path.parent}'; make it first", Exit.USAGE)
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise CommandFailed(f"{option}: no file can be made in '{path.parent}'", Exit.USAGE)
 
 
 def _is_device(path: Path) -> bool:
@@ -123,11 +144,6 @@ def _write_out(chunks: Iterable[bytes]) -> None:
     except OSError as error:
         drop_output()
         raise CommandFailed(f"standard output cannot be written: {error.strerror}") from None
-
-
-def drop_output() -> None:
-    """Discard pending standard output, which Python would otherwise write at exit and report as an error."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextmanager

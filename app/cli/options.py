@@ -2,7 +2,8 @@
 
 import argparse
 import json
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -16,6 +17,7 @@ from providers.errors import reference_token
 _NESTED = "/"
 _SCALARS = {"string", "number", "integer"}
 _OPTION = "option: "
+_QUOTED = re.compile(r"'(\w+)'")
 
 Kind = Literal["switch", "text", "list", "json"]
 
@@ -91,6 +93,21 @@ class Options:
             return f"{option.flag}, item {int(rest) + 1}" if rest.isdecimal() else f"{option.flag}, at {rest}"
         below = [each.flag for each in self._options if each.pointer.startswith(f"{pointer}/")]
         return ", ".join(below) if pointer.count("/") > 1 else ""
+
+    def in_message(self, message: str, names: Collection[str]) -> str:
+        """Return the message with the flags of the parameters that it quotes, such as ``'--csv-delimiter'``.
+
+        ``names``: fields of the tables, which stay as they are. So does a name that several options have.
+        """
+        flags: dict[str, str | None] = {}
+        for option in self._options:
+            flags[option.path[-1]] = None if option.path[-1] in flags else option.flag
+
+        def replaced(quoted: re.Match[str]) -> str:
+            flag = None if quoted[1] in names else flags.get(quoted[1])
+            return f"'{flag}'" if flag is not None else quoted[0]
+
+        return _QUOTED.sub(replaced, message)
 
     def _add(self, option: Option, group: Any) -> None:
         self._options.append(option)
@@ -181,6 +198,8 @@ def _parsed(option: Option, text: str) -> Any:
         if text.lstrip()[:1] in ("{", "["):
             raise ValueError(f"{option.flag}: not valid JSON: {error}") from None
         return text
+    except RecursionError:
+        raise ValueError(f"{option.flag}: not valid JSON: it is nested too deeply") from None
 
 
 def _reason(error: OSError | UnicodeDecodeError) -> str:

@@ -12,7 +12,7 @@ from app.capacity.estimate import Estimate, JobSize, NotPossible, best
 from app.capacity.simulation import Cluster
 from app.cli.exit_codes import CommandFailed, Exit
 from app.cli.files import STANDARD, write
-from app.cli.request_builder import Call, as_source
+from app.cli.request_builder import Call
 from app.cli.workspace import Workspace
 from app.requests.run import checked_run, run_request_model
 from app.settings import Settings, thresholds_of
@@ -28,6 +28,8 @@ _WORKERS = "1,4,16"
 _HEADER = ("workers", "way", "units", "time", "range", "read", "written", "scratch")
 
 _ASSUMED = Cluster(1)
+
+_MOST_DIGITS = 18
 
 _SHORT_SECONDS = 10
 _LONG_SECONDS = 7200
@@ -60,8 +62,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is no positive whole number")
+    if not text.isdecimal() or len(text) > _MOST_DIGITS or int(text) < 1:
+        raise argparse.ArgumentTypeError(
+            f"'{text:.40}' is no positive whole number of at most {_MOST_DIGITS} digits"
+        )
     return int(text)
 
 
@@ -74,7 +78,7 @@ def plan(call: Call, settings: Settings) -> int:
     request = call.request(run_request_model(provider), seed="0")
     with Workspace(settings, given.quiet) as workspace:
         source = workspace.read(given.source, upload)
-        schema = as_source(source).schema
+        schema = call.source(source).schema
         try:
             parameters, _ = checked_run(provider, request, schema, thresholds_of(settings, None))
         except ProviderError as error:
@@ -112,7 +116,7 @@ def _numbers(text: str) -> list[int]:
         return [_positive(each) for each in text.split(",")]
     except argparse.ArgumentTypeError:
         raise CommandFailed(
-            f"--workers: '{text}' is no list of positive numbers such as {_WORKERS}", Exit.USAGE
+            f"--workers: '{text:.40}' is no list of positive numbers such as {_WORKERS}", Exit.USAGE
         ) from None
 
 

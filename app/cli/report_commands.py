@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from app.cli.exit_codes import CommandFailed, Exit
 from app.cli.files import STANDARD, check_places
 from app.cli.outputs import Keys, check_report_name, finish_job, new_job, write_manifest, write_report
-from app.cli.request_builder import Call, as_source
+from app.cli.request_builder import Call
 from app.cli.seeds import seed_given, seed_kept
 from app.cli.workspace import Workspace, WorkspaceTable
 from app.errors import AppError
@@ -42,7 +42,7 @@ def _report(
     settings: Settings,
     model: type[_Request],
     names: list[str],
-    prepare: Callable[[_Request, list[WorkspaceTable], str, Thresholds], _Prepared],
+    prepare: Callable[[Call, _Request, list[WorkspaceTable], str, Thresholds], _Prepared],
 ) -> int:
     """Run a job that gives only a report, and write the report, the seed and the manifest.
 
@@ -76,7 +76,7 @@ def _report(
         tables = [workspace.read(name, upload) for name, upload in zip(names, uploads, strict=True)]
         try:
             thresholds = thresholds_of(settings, None)
-            job, function, task = prepare(request, tables, str(workspace.progress_path), thresholds)
+            job, function, task = prepare(call, request, tables, str(workspace.progress_path), thresholds)
         except (AppError, ProviderError, FormatError) as error:
             raise call.failure(error) from None
         found = workspace.run(function, task)
@@ -89,10 +89,14 @@ def _report(
 
 
 def _prepare_measures(
-    request: MeasureRequest, tables: list[WorkspaceTable], progress_path: str, thresholds: Thresholds
+    call: Call,
+    request: MeasureRequest,
+    tables: list[WorkspaceTable],
+    progress_path: str,
+    thresholds: Thresholds,
 ) -> _Prepared:
     source, destination = tables
-    checked, options = checked_measures(request, as_source(source), as_source(destination), thresholds)
+    checked, options = checked_measures(request, call.source(source), call.source(destination), thresholds)
     parameters = checked.model_dump(mode="json")
     job = new_job(MEASURES, parameters, options, source.stored, destination.stored)
     assert request.seed is not None
@@ -109,10 +113,14 @@ def _prepare_measures(
 
 
 def _prepare_frontier(
-    request: FrontierRequest, tables: list[WorkspaceTable], progress_path: str, thresholds: Thresholds
+    call: Call,
+    request: FrontierRequest,
+    tables: list[WorkspaceTable],
+    progress_path: str,
+    thresholds: Thresholds,
 ) -> _Prepared:
     (source,) = tables
-    checked, options = checked_frontier(request, as_source(source), thresholds)
+    checked, options = checked_frontier(request, call.source(source), thresholds)
     parameters = checked.model_dump(mode="json", by_alias=True)
     job = new_job(FRONTIER, parameters, options, source.stored)
     assert request.seed is not None

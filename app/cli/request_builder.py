@@ -33,6 +33,8 @@ class Call:
         """Collect the request from the options. Raises CommandFailed."""
         self.options = options
         self.namespace = namespace
+        self._fields: set[str] = set()
+        """Names of the fields of all tables that were read."""
         try:
             self.given = options.given(namespace)
         except ValueError as error:
@@ -65,7 +67,7 @@ class Call:
         except ValidationError as error:
             raise CommandFailed(self._faults(error, {CSV: given}, (CSV,)), Exit.USAGE) from None
         except AppError as error:
-            raise CommandFailed(f"{name}: {error.message}", Exit.USAGE) from None
+            raise CommandFailed(f"{name}: {self.placed(error.message, '')}", Exit.USAGE) from None
 
     def uploads(self, *names: str) -> list[Upload]:
         """Return the same for several tables; CSV options apply to the CSV files only.
@@ -86,18 +88,19 @@ class Call:
         return CommandFailed(self.placed(error.message, error.pointer), Exit.USAGE if fault else Exit.FAILED)
 
     def placed(self, message: str, pointer: str) -> str:
-        """Return the message, prefixed by the invalid option if there is one."""
+        """Return the message in terms of options, prefixed by the invalid one if there is one."""
         name = self.options.named(pointer) if pointer else ""
+        message = self.options.in_message(message, self._fields)
         return f"{name}: {message}" if name else message
+
+    def source(self, opened: WorkspaceTable) -> SourceTable:
+        """Return a table of the workspace in the form that request validation expects."""
+        stored = opened.stored
+        schema = BlobTable(opened.access, stored.rows).schema
+        self._fields.update(schema.names)
+        return SourceTable(stored, schema, stored.rows, stored.digest)
 
     def _faults(self, error: ValidationError, body: dict[str, Any], within: tuple[str, ...] = ()) -> str:
         faults = [{**each, "loc": ("body", *within, *each["loc"])} for each in error.errors()]
         items = error_items(faults, body)
         return "\n".join(self.placed(item["message"], item["pointer"]) for item in items)
-
-
-def as_source(opened: WorkspaceTable) -> SourceTable:
-    """Return a table of the workspace in the form that request validation expects."""
-    stored = opened.stored
-    schema = BlobTable(opened.access, stored.rows).schema
-    return SourceTable(stored, schema, stored.rows, stored.digest)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from app.cli.exit_codes import CommandFailed, Exit
 from app.cli.files import STANDARD, check_places, media_type_of, write
 from app.cli.outputs import Keys, check_report_name, finish_job, new_job, write_manifest, write_report
-from app.cli.request_builder import Call, as_source
+from app.cli.request_builder import Call
 from app.cli.seeds import seed_given, seed_kept
 from app.cli.workspace import Workspace, WorkspaceTable
 from app.formats import Formulas, stream_chunks
@@ -35,6 +35,7 @@ def run(call: Call, settings: Settings) -> int:
     check_report_name(given.report)
     if given.report_level is not None and given.report is None:
         raise CommandFailed("--report-level: name the report's file with --report", Exit.USAGE)
+    _check_full_report(call)
     outputs = {
         "DESTINATION": given.destination,
         "--report": given.report,
@@ -55,7 +56,7 @@ def run(call: Call, settings: Settings) -> int:
         keys = Keys.of(settings) if given.manifest else None
     with Workspace(settings, given.quiet) as workspace:
         source = workspace.read(given.source, upload)
-        schema = as_source(source).schema
+        schema = call.source(source).schema
         try:
             parameters, options = checked_run(provider, request, schema, thresholds_of(settings, None))
             stream_chunks(written_as, schema, iter(()))
@@ -78,6 +79,20 @@ def run(call: Call, settings: Settings) -> int:
     if not given.quiet:
         _print_outcome(job)
     return Exit.OK
+
+
+def _check_full_report(call: Call) -> None:
+    """Raise CommandFailed if there are options of a full report, and no such report is wanted."""
+    if call.namespace.report_level == "full":
+        return
+    needs = "give --report FILE and --report-level full"
+    if "attacks" in call.given:
+        raise CommandFailed(f"--attacks-...: attacks are part of the full report: {needs}", Exit.USAGE)
+    if "measures" in call.given and "candidates" not in call.given:
+        raise CommandFailed(
+            f"--measures-...: measures are part of the full report: {needs}, or --candidates-count",
+            Exit.USAGE,
+        )
 
 
 def _task(

@@ -6,6 +6,7 @@ the shell's history. It comes from a file, or a variable that only the caller's 
 
 import argparse
 import os
+import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from app.cli.exit_codes import CommandFailed, Exit
 
 VARIABLE = "ROWVEIL_SEED"
 _BITS = 128
+_FORM = "a seed is 1 to 64 hex digits"
 _THERE = "--keep-seed: the file is there already; name a new one"
 
 
@@ -45,16 +47,19 @@ def seed_given(namespace: argparse.Namespace) -> str:
     if namespace.seed_file is not None:
         try:
             seed = namespace.seed_file.read_text(encoding="ascii").strip()
-        except (OSError, UnicodeDecodeError):
-            raise CommandFailed("--seed-file: the file cannot be read as text", Exit.USAGE) from None
+        except UnicodeDecodeError:
+            raise CommandFailed(f"--seed-file: {_FORM}", Exit.USAGE) from None
+        except OSError as error:
+            raise CommandFailed(
+                f"--seed-file: {namespace.seed_file} cannot be read: {error.strerror}", Exit.USAGE
+            ) from None
     else:
         seed = variable or secrets.token_hex(_BITS // 8)
-    if namespace.keep_seed is not None:
-        if namespace.keep_seed.exists():
-            raise CommandFailed(_THERE, Exit.USAGE)
-        folder = namespace.keep_seed.parent
-        if not os.access(folder, os.W_OK):
-            raise CommandFailed(f"--keep-seed: no file can be made in '{folder}'", Exit.USAGE)
+    if re.fullmatch("[0-9a-fA-F]{1,64}", seed) is None:
+        place = VARIABLE if namespace.seed_file is None else "--seed-file"
+        raise CommandFailed(f"{place}: {_FORM}", Exit.USAGE)
+    if namespace.keep_seed is not None and namespace.keep_seed.exists():
+        raise CommandFailed(_THERE, Exit.USAGE)
     return seed
 
 

@@ -3,22 +3,23 @@
 import argparse
 import base64
 import json
-import sys
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import orjson
 
 from app.cli.exit_codes import CommandFailed, Exit
-from app.cli.files import STANDARD, open_input
+from app.cli.files import STANDARD, FileDamaged, open_input, write
 from app.cli.request_builder import CSV, Call
-from app.cli.workspace import Workspace
+from app.cli.streams import print_failure, shown
+from app.cli.workspace import Failed, Workspace
 from app.jobs.tables.uploads import Upload
 from app.settings import Settings
 from app.store.crypto.key_files import KeyUnreadable, load_signing_key
 from app.store.crypto.sealing import Signer, signature_holds
 from providers.tables.digest import form_of
+
+_KEY_BYTES = 32
 
 _TABLES = ("source", "destination", "control")
 
@@ -57,26 +58,23 @@ def verify(call: Call, settings: Settings) -> int:
         raise CommandFailed(f"the manifest {wrong}", Exit.USAGE)
     if [given.manifest, given.source, given.destination, given.control].count(STANDARD) > 1:
         raise CommandFailed(f"'{STANDARD}' can stand for only one of the files", Exit.USAGE)
-    differences = _signature_differs(manifest, signature, given.public_key)
+    wanted = None if given.public_key is None else _public_key(given.public_key)
+    differences = _signature_differs(manifest, signature, wanted)
     with Workspace(settings, given.quiet) as workspace:
         for role in signed:
             differences += _table_differs(call, workspace, role, manifest[role])
-    for difference in differences:
-        print(difference)
+    write(STANDARD, [f"{shown(difference)}\n".encode() for difference in differences])
     if differences:
         return Exit.DIFFERS
     if given.public_key is None and not _is_own(settings, signature):
-        print(
-            f"rowveil: the signature is valid, but the owner of key {signature['key_id']} was not "
-            "checked: give --public-key",
-            file=sys.stderr,
+        print_failure(
+            f"the signature is valid, but the owner of key {signature['key_id']} was not checked: give "
+            "--public-key"
         )
     if not given.quiet:
         tables = " and ".join(signed)
-        print(
-            f"{manifest.get('service')}: signature and digests are valid ({tables}), key "
-            f"{signature['key_id']}"
-        )
+        line = f"{manifest.get('service')}: signature and digests are valid ({tables}), key "
+        write(STANDARD, [f"{shown(line + signature['key_id'])}\n".encode()])
     return Exit.OK
 
 
@@ -106,26 +104,31 @@ def _texts(*values: Any) -> None:
         raise TypeError
 
 
-def _signature_differs(manifest: dict[str, Any], signature: dict[str, str], wanted: str | None) -> list[str]:
+def _signature_differs(
+    manifest: dict[str, Any], signature: dict[str, str], wanted: bytes | None
+) -> list[str]:
     if not signature_holds(manifest, signature):
         return ["signature: it does not match the manifest: one of them was changed"]
-    if wanted is not None and _bytes(wanted) != _bytes(signature["public_key"]):
+    if wanted is not None and wanted != base64.b64decode(signature["public_key"]):
         return [f"signature: it was made with key {signature.get('key_id')}, not with the required one"]
     return []
 
 
-def _bytes(text: str) -> bytes:
+def _public_key(text: str) -> bytes:
     try:
-        return base64.b64decode(text, validate=True)
+        key = base64.b64decode(text, validate=True)
     except ValueError:
-        raise CommandFailed("--public-key: a key is 32 bytes in base64", Exit.USAGE) from None
+        key = b""
+    if len(key) != _KEY_BYTES:
+        raise CommandFailed("--public-key: a key is 32 bytes in base64", Exit.USAGE)
+    return key
 
 
 def _is_own(settings: Settings, signature: dict[str, str]) -> bool:
     """Return whether the home's own key signed; does not create a key."""
-    if not settings.signing_key_file.is_file():
-        return False
     try:
+        if not settings.signing_key_file.is_file():
+            return False
         own = Signer(load_signing_key(settings))
     except (KeyUnreadable, OSError):
         return False
@@ -138,11 +141,10 @@ def _table_differs(call: Call, workspace: Workspace, role: str, signed: dict[str
         form = form_of(signed["digest"])
     except ValueError:
         return [f"{role}: this version does not know the form of the signed digest {signed['digest']}"]
+    upload = upload_as_signed(call, name, signed)
     try:
-        found = workspace.read(name, upload_as_signed(call, name, signed), form).stored
-    except CommandFailed as failed:
-        if name != STANDARD and not Path(name).exists():
-            raise
+        found = workspace.read(name, upload, form).stored
+    except (Failed, FileDamaged) as failed:  # the bytes are not such a table
         return [f"{role}: it cannot be read as the table that was signed: {failed.message}"]
     if found.digest == signed["digest"]:
         return []

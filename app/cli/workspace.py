@@ -21,8 +21,8 @@ import pyarrow as pa
 from tqdm import tqdm
 
 from app.cli.exit_codes import CommandFailed, Exit
-from app.cli.files import copy_bytes, open_input
-from app.engine.engine import Failure, Outcome, Progress
+from app.cli.files import STANDARD, copy_bytes, open_input
+from app.engine.engine import INTERNAL_ERROR, STORAGE_FULL, Failure, Outcome, Progress
 from app.engine.progress_file import make_progress_file, read_progress
 from app.engine.worker_process import call
 from app.errors import NO_ROOM
@@ -38,6 +38,8 @@ from providers.tables.digest import DigestForm
 
 T = TypeVar("T")
 
+_DEFECT = "an unexpected error, which is a defect of Rowveil; please report it with the next line"
+
 _LOOK_SECONDS = 0.1
 
 _BAR = "{desc:<28.28} {percentage:3.0f}%|{bar}| {elapsed}"
@@ -50,9 +52,12 @@ class Failed(CommandFailed):
     """A task failed; the pointer locates the error in the request, if it has one."""
 
     def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.message, Exit.USAGE if failure.code == ParameterError.code else Exit.FAILED)
+        message = _DEFECT if failure.code == INTERNAL_ERROR else failure.message
+        super().__init__(message, Exit.USAGE if failure.code == ParameterError.code else Exit.FAILED)
         self.pointer = failure.pointer
         self.trace = failure.trace
+        self.table = ""
+        """Name of the table that could not be read, if that failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +96,14 @@ class Workspace:
         except OSError as error:
             if error.errno not in NO_ROOM:
                 raise
-            raise CommandFailed(
-                f"no space for temporary files in {self._folder.parent}; set TMPDIR to a larger folder"
-            ) from None
+            raise CommandFailed(self._no_room()) from None
         most = self._settings.max_table_bytes
         task = IngestTask(raw, upload.media_type, upload.options, table, most, digest_form=form)
-        found = self.run(run_ingest, task, f"reading {Path(name).name}")
+        try:
+            found = self.run(run_ingest, task, f"reading {Path(name).name}")
+        except Failed as failed:
+            failed.table = "standard input" if name == STANDARD else name
+            raise
         self._blobs.delete(raw.id)
         return WorkspaceTable(
             table,
@@ -123,8 +130,13 @@ class Workspace:
                 bar.set_description_str(stage or progress.stage)
         (outcome,) = outcomes
         if isinstance(outcome, Failure):
+            if outcome.code == STORAGE_FULL:
+                raise CommandFailed(self._no_room())
             raise Failed(outcome)
         return outcome
+
+    def _no_room(self) -> str:
+        return f"no space for temporary files in {self._folder.parent}; set TMPDIR to a larger folder"
 
     def bar(self, stage: str = "", hidden: bool = False) -> "tqdm[NoReturn]":
         """Create a progress bar from 0 to 1, shown only on a terminal and removed at its end."""

@@ -26,7 +26,7 @@ from providers.tables.columns import (
     words_array,
     words_of,
 )
-from providers.tables.encodings import can_take, list_children, list_lengths, struct_children, validity
+from providers.tables.encodings import can_take, list_children, list_lengths, validity
 from providers.tables.equality import equality_codes
 from providers.tables.type_names import has_dictionary
 
@@ -105,7 +105,7 @@ def _nested(array: pa.Array) -> pa.Array:
     if pa.types.is_struct(kind):
         if not kind.num_fields:
             return array
-        children = [released_array(child) for child in struct_children(array)]
+        children = [released_array(child) for child in _children(array)]
         return pa.StructArray.from_arrays(children, fields=list(kind), mask=mask)
     if pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind):
         (elements,), sizes = list_children(array), list_lengths(array)
@@ -121,6 +121,15 @@ def _nested(array: pa.Array) -> pa.Array:
         pairs = [released_array(child) for child in (array.keys, array.items)]
         return pa.MapArray.from_arrays(array.offsets, *pairs, type=kind, mask=mask)
     return type(array).from_arrays(array.offsets, released_array(array.values), type=kind, mask=mask)
+
+
+def _children(array: pa.Array) -> list[pa.Array]:
+    """Return one array of its own type per field of a struct, null where the struct is null."""
+    children = [array.field(number) for number in range(array.type.num_fields)]
+    if not array.null_count:
+        return children
+    rows = pa.array(np.arange(len(array)), mask=np.asarray(array.is_null()))
+    return [child.take(rows) for child in children]
 
 
 def _with_zeros(array: pa.Array) -> pa.Array:

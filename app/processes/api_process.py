@@ -50,6 +50,8 @@ class ApiProcess:
         self.on_cancel_requested: Callable[[], None] = _nothing
         self.on_supervisor_lost: Callable[[], None] = _nothing
         """Called before this process ends because its supervisor is dead."""
+        self.stopping = False
+        """Whether a signal has requested the end: a start that still waits for something gives up."""
         self._channel = channel
         self._closed = 0
         self._again: asyncio.TimerHandle | None = None

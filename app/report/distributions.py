@@ -6,7 +6,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from app.report.formatting import counted, fitted, named, number, short
+from app.report.formatting import MINUS, TIMES, counted, fitted, named, number, short
 from app.report.page_table import Cell, Table
 from app.report.svg import (
     WIDTH,
@@ -29,6 +29,12 @@ BARS = 12
 
 _LEFT, _TOP, _BOTTOM, _HEIGHT = 44.0, 10.0, 26.0, 190.0
 _OTHERS = "(others)"
+_DIGIT = 7.7
+"""Width of a digit at the font size of `report.css`."""
+_LONG = 36
+"""Characters of two labels that do not fit next to each other."""
+_LARGE = 1e15
+"""Numbers from here on have powers of ten as labels, which many neighbours share."""
 
 
 def distributions(fields: Sequence[Mapping[str, Any]], threshold: int) -> list[Picture]:
@@ -39,7 +45,7 @@ def distributions(fields: Sequence[Mapping[str, Any]], threshold: int) -> list[P
 def _field(field: Mapping[str, Any], identifier: str, threshold: int) -> Picture:
     of_numbers = field["kind"] == "number"
     if of_numbers:
-        edges = field.get("edge_labels") or [number(edge) for edge in field["edges"]]
+        edges = field.get("edge_labels") or _distinct(field["edges"])
         heads: list[Cell] = [f"{low} to {high}" for low, high in pairwise(edges)]
         drawings = [_histogram(field, edges, identifier)] if edges else []
     else:
@@ -154,8 +160,9 @@ def _histogram(field: Mapping[str, Any], edges: Sequence[str], identifier: str) 
     if field.get("edge_labels"):
         parts += _edge_labels((edges[0], edges[-1]), places, across, bottom)
     else:
-        parts += _edge_labels((short(places[0]), short(places[-1])), places, across, bottom)
-        parts += _round_figures(places, across, bottom)
+        ends = _ends(places[0], places[-1])
+        parts += _edge_labels(ends, places, across, bottom)
+        parts += _round_figures(ends, places, across, bottom)
     return drawing(
         identifier,
         f"{fitted(field['field'], 80)} before and after",
@@ -192,19 +199,49 @@ def _hidden(x: float, y: float, kind: str) -> Markup:
 
 
 def _edge_labels(ends: Sequence[str], places: Sequence[float], across: Scale, bottom: float) -> list[Markup]:
-    """Label the first and the last edge, and mark every edge."""
+    """Label the first and the last edge, smaller if both are long, and mark every edge."""
+    first, last = (fitted(each, 20) for each in ends)
+    size = {"class_": "small"} if len(first) + len(last) > _LONG else {}
     return [
-        text(across(places[0]), bottom + 17, fitted(ends[0], 20)),
-        text(across(places[-1]), bottom + 17, fitted(ends[1], 20), "end"),
+        text(across(places[0]), bottom + 17, first, **size),
+        text(across(places[-1]), bottom + 17, last, "end", **size),
         *(line(across(place), bottom, across(place), bottom + 4, "axis") for place in places),
     ]
 
 
-def _round_figures(places: Sequence[float], across: Scale, bottom: float) -> list[Markup]:
-    """Label round numbers between the first and the last edge, where they fit."""
-    left, right = across(places[0]) + 50, across(places[-1]) - 52
-    between = [tick for tick in ticks(places[0], places[-1], 4) if left < across(tick) < right]
-    return [text(across(tick), bottom + 17, short(tick), "middle") for tick in between]
+def _distinct(edges: Sequence[float]) -> list[str]:
+    """Format edges; large ones that would look the same have all digits."""
+    shown = [number(edge) for edge in edges]
+    return shown if len(set(shown)) == len(shown) else [number(int(edge)) for edge in edges]
+
+
+def _ends(low: float, high: float) -> tuple[str, str]:
+    """Format the first and the last edge for the axis; large ones that would look alike have all digits."""
+    ends = short(low), short(high)
+    if ends[0] != ends[1] or abs(high) < _LARGE:
+        return ends
+    return f"{int(low)}".replace("-", MINUS), f"{int(high)}".replace("-", MINUS)
+
+
+def _width(words: str) -> float:
+    """Return the width of a number: digits are wider than the letters of a name, signs narrower."""
+    return sum(_DIGIT if each.isdigit() or each == TIMES else _DIGIT / 2 for each in words)
+
+
+def _round_figures(
+    ends: tuple[str, str], places: Sequence[float], across: Scale, bottom: float
+) -> list[Markup]:
+    """Label round numbers between the labels of the first and the last edge, where they fit."""
+    left = across(places[0]) + max(30.0, _width(ends[0]))
+    right = across(places[-1]) - max(32.0, _width(ends[1]))
+    labels = []
+    for tick in ticks(places[0], places[-1], 4):
+        words = short(tick)
+        half = max(20.0, _width(words) / 2)
+        if left < across(tick) - half and across(tick) + half < right:
+            labels.append(text(across(tick), bottom + 17, words, "middle"))
+            left = across(tick) + half
+    return labels
 
 
 def _bars(field: Mapping[str, Any], identifier: str) -> Markup:

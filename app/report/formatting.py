@@ -39,6 +39,8 @@ def number(value: Any) -> str:
 
 def short(value: float) -> str:
     """Format a value for an axis or a cell, where space is scarce."""
+    if abs(value) >= 1e15:
+        return _power_of_ten(value)
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
         if abs(value) >= size:
             return f"{value / (1e3 if letter == 'k' else size):.4g}{GROUP}{letter}".replace("-", MINUS)

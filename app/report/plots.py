@@ -125,6 +125,10 @@ class Point:
     risk: float
     utility: float
     marked: bool
+    risk_limits: tuple[float, float] | None = None
+    """Limits of the interval of the risk; None if it is unknown."""
+    utility_limits: tuple[float, float] | None = None
+    """Limits of the interval of the utility."""
 
 
 def risk_utility(given: Mapping[str, Any], risk: Axis, utility: Axis) -> Picture | None:
@@ -165,10 +169,14 @@ def frontier(points: Sequence[Point], risk: Axis, utility: Axis, table: Table) -
     """Draw all releases; those that are not dominated are marked and joined by a line."""
     if not points:
         return None
-    plane = _plane(_around([p.risk for p in points]), _around([p.utility for p in points]))
+    risks = [value for p in points for value in (p.risk, *(p.risk_limits or ()))]
+    utilities = [value for p in points for value in (p.utility, *(p.utility_limits or ()))]
+    plane = _plane(_around(risks), _around(utilities))
     front = sorted((p for p in points if p.marked), key=lambda p: (p.risk, p.utility))
     parts = [*plane.axes(risk, utility)]
     parts.append(path([(plane.across(p.risk), plane.up(p.utility)) for p in front], "front"))
+    bars = [bar for point in points for bar in _bars(plane, point)]
+    parts += bars
     taken: list[tuple[float, float]] = []
     for point in [*front, *(p for p in points if not p.marked)]:
         x, y = plane.across(point.risk), plane.up(point.utility)
@@ -194,10 +202,25 @@ def frontier(points: Sequence[Point], risk: Axis, utility: Axis, table: Table) -
         ],
         f"Across: {risk.words}. Up: {utility.words}. The best corner is {_best(risk, utility)}. "
         "Full diamonds, joined: no other combination that protects the same fields is as good in both and "
-        "better in one. Open circles: not on the frontier; the table says why. Numbers are the table's rows.",
+        f"better in one{' by more than the uncertainty' if bars else ''}. Open circles: not on the frontier; "
+        "the table says why. Numbers are the table's rows."
+        f"{' Thin lines are 95 % intervals.' if bars else ''}",
         table,
         is_open=True,
     )
+
+
+def _bars(plane: "_Plane", point: Point) -> list[Markup]:
+    """Draw the intervals of a point as lines across it."""
+    x, y = plane.across(point.risk), plane.up(point.utility)
+    bars = []
+    if point.risk_limits:
+        low, high = (plane.across(limit) for limit in point.risk_limits)
+        bars.append(line(low, y, high, y, "whisker"))
+    if point.utility_limits:
+        low, high = (plane.up(limit) for limit in point.utility_limits)
+        bars.append(line(x, low, x, high, "whisker"))
+    return bars
 
 
 def _mark(x: float, y: float, marked: bool) -> Markup:

@@ -19,6 +19,10 @@ from providers.selection.figures import FIGURES
 
 _NO_VALUE = "-"
 
+_AXES = ("risk", "utility")
+
+_BEYOND = " by more than the uncertainty"
+
 
 @dataclass(frozen=True, slots=True)
 class Choice:
@@ -62,19 +66,25 @@ def frontier(given: Mapping[str, Any]) -> Choice | None:
         whole = point.get("risk") is not None and point.get("utility") is not None and not point.get("error")
         best = whole and not point.get("dominated")
         if whole:
-            drawn.append(Point(number_of_point, float(point["risk"]), float(point["utility"]), best))
+            place = float(point["risk"]), float(point["utility"])
+            limits = _limits(point.get("risk_interval")), _limits(point.get("utility_interval"))
+            drawn.append(Point(number_of_point, *place, best, *limits))
         if best:
             marked[number_of_point - 1] = "not dominated"
         found = (
-            "not dominated" if best else _outcome(point) if whole else str(point.get("error") or "no figures")
+            _of_the_frontier(point)
+            if best
+            else _outcome(point)
+            if whole
+            else str(point.get("error") or "no figures")
         )
         rows.append(
             (
                 str(number_of_point),
                 str(point.get("service", "")),
                 _parameters(point.get("parameters") or {}),
-                number(point["risk"]) if point.get("risk") is not None else _NO_VALUE,
-                number(point["utility"]) if point.get("utility") is not None else _NO_VALUE,
+                _with_limits(point.get("risk"), _limits(point.get("risk_interval"))),
+                _with_limits(point.get("utility"), _limits(point.get("utility_interval"))),
                 *([_epsilon(point)] if guaranteed else []),
                 visible(", ".join(map(str, point.get("protects") or [])) or _NO_VALUE),
                 visible(found),
@@ -96,6 +106,8 @@ def frontier(given: Mapping[str, Any]) -> Choice | None:
     if (preferred := given.get("recommended")) is not None:
         what = {"risk": "risk", "utility": "loss of utility"}[str(given["matters"])]
         sentences.append(f"You said that {what} matters more: number {preferred + 1} has the least of those.")
+        if close := [str(index + 1) for index in given.get("recommended_within_uncertainty") or ()]:
+            sentences.append(f"Number {listed(close)} has no more of it beyond the uncertainty.")
     if runs > 1:
         sentences.append(f"Each point is the mean of {number(runs)} runs.")
     if failed:
@@ -112,13 +124,20 @@ def _comparison(given: Mapping[str, Any], best: int) -> list[str]:
             sentences.append(f"{counted(best, 'is', 'are')} not dominated.")
         sentences.append(
             "Not dominated means that no other one that protects the same fields is as good in both "
-            "figures and better in one. The curator decides which of them to use."
+            f"figures and better in one{_BEYOND if _has_intervals(given) else ''}. The curator decides which "
+            "of them to use."
         )
     if attacked := given.get("attacked"):
         known, sensitive = (
             listed([visible(str(name)) for name in attacked[role]]) for role in ("known", "sensitive")
         )
         sentences.append(f"Attacks: an intruder who knows {known} wants to learn {sensitive}.")
+    covers = {str(given[which]): figures.get(given[which], {}).get("interval_covers") for which in _AXES}
+    sentences += [
+        f"In brackets after {axis(key, figures).title}: its 95 % interval for other {causes}."
+        for key, causes in covers.items()
+        if causes
+    ]
     if protected := given.get("protected"):
         names = listed([visible(str(name)) for name in protected])
         sentences.append(f"Fields that were changed: {names}.")
@@ -138,6 +157,11 @@ def _comparison(given: Mapping[str, Any], best: int) -> list[str]:
         for key, why in (given.get("passed_over") or {}).items()
     ]
     return sentences
+
+
+def _has_intervals(given: Mapping[str, Any]) -> bool:
+    """Whether the report is of a version whose points have intervals."""
+    return any("intervals" in point for point in given.get("points") or ())
 
 
 def _epsilon(run: Mapping[str, Any]) -> str:
@@ -163,12 +187,35 @@ def _further_figures(given: Mapping[str, Any]) -> Table | None:
 
 
 def _figure(point: Mapping[str, Any], name: str) -> str:
-    """Return a figure of a point, with its range over the runs if there are several."""
+    """Return a figure of a point, with its interval; in reports without intervals its range over the runs."""
     value = (point.get("figures") or {}).get(name)
     if value is None:
         return _NO_VALUE
+    if "intervals" in point:
+        return _with_limits(value, _limits(point["intervals"].get(name)))
     least, most = (point.get("ranges") or {}).get(name) or (value, value)
-    return number(value) if least == most else f"{number(value)} ({number(least)} to {number(most)})"
+    return _with_limits(value, (least, most))
+
+
+def _limits(interval: Mapping[str, float] | None) -> tuple[float, float] | None:
+    return (float(interval["low"]), float(interval["high"])) if interval else None
+
+
+def _with_limits(value: float | None, limits: tuple[float, float] | None) -> str:
+    """Return a figure and its limits in brackets, if there are any that differ from it."""
+    if value is None:
+        return _NO_VALUE
+    if limits is None or limits[0] == limits[1] == value:
+        return number(value)
+    return f"{number(value)} ({number(limits[0])} to {number(limits[1])})"
+
+
+def _of_the_frontier(point: Mapping[str, Any]) -> str:
+    """Return the outcome of a point that is not dominated, with the points that are hardly better."""
+    better = [str(index + 1) for index in point.get("within_uncertainty_of") or ()]
+    if not better:
+        return "not dominated"
+    return f"not dominated: worse than {listed(better)} by no more than the uncertainty"
 
 
 def _outcome(point: Mapping[str, Any]) -> str:

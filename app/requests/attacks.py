@@ -8,8 +8,8 @@ from pydantic_core import PydanticCustomError
 
 from app.errors import Conflict, InvalidRequest
 from app.job_kinds import AttackParameters, MethodOfRelease, revision_of
-from app.jobs.acceptance import check_has_release
 from app.jobs.requests import TableOf
+from app.jobs.tables.job_tables import check_has_release
 from app.requests.run_attacks import check_fields_are_named
 from app.requests.seed import SeedValue
 from app.requests.source import Source, SourceTable, schema_of_fields

@@ -192,7 +192,7 @@ class Metrics:
         )
         self.pool_full = Counter(
             "rowveil_pool_full_seconds",
-            "Time during which all database connections, or all workers, of this replica were in use.",
+            "Time during which all database connections, or all workers, were in use; mean of API processes.",
             ["pool"],
             registry=registry,
         )

@@ -115,8 +115,8 @@ class Deliverer:
                 wait = await self._in_thread(self._seconds_to_poll) if free else _POLL_SECONDS
                 if wait == 0:
                     claimed = await self._in_thread(self._claim, free, dict(self._active))
-                    for delivery, owner in claimed:
-                        self._begin(delivery, owner)
+                    for delivery in claimed:
+                        self._begin(delivery)
                     wait = 0.0 if claimed else _QUOTA_SECONDS if self._running else _CONTENTION_SECONDS
             except Exception as error:
                 _log.error("the search for messages failed: %s", type(error).__qualname__)
@@ -124,8 +124,9 @@ class Deliverer:
                 async with asyncio.timeout(wait):
                     await self._wake.wait()
 
-    def _begin(self, delivery: Delivery, owner: str) -> None:
-        task = asyncio.create_task(self._deliver(delivery, owner))
+    def _begin(self, delivery: Delivery) -> None:
+        owner = delivery.owner
+        task = asyncio.create_task(self._deliver(delivery))
         self._running.add(task)
         self._active[owner] += 1
         task.add_done_callback(lambda ended: self._ended(ended, owner))
@@ -137,16 +138,16 @@ class Deliverer:
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("a message's attempt is not recorded: %s", type(error).__qualname__)
 
-    async def _deliver(self, delivery: Delivery, owner: str) -> None:
-        result, problem = await self._attempt(delivery, owner)
+    async def _deliver(self, delivery: Delivery) -> None:
+        result, problem = await self._attempt(delivery)
         ended, counted = await self._in_thread(self._record, delivery, result, problem)
         self._metrics.deliveries.labels(counted).inc()
         if ended and result != "delivered":
             _log.warning("job %s: its webhook was given up (%s)", delivery.job_id, result)
 
-    async def _attempt(self, delivery: Delivery, owner: str) -> Outcome:
+    async def _attempt(self, delivery: Delivery) -> Outcome:
         try:
-            status = await self._post(delivery, owner)
+            status = await self._post(delivery)
         except AddressRefused:
             return "refused", "the address of the webhook is not allowed"
         except Exception as error:  # for example, the master key of the secret is gone
@@ -160,7 +161,7 @@ class Deliverer:
             return "delivered", None
         return "gone" if status == 410 else "failed", f"the receiver answered with status {status}"
 
-    async def _post(self, delivery: Delivery, owner: str) -> int | None:
+    async def _post(self, delivery: Delivery) -> int | None:
         """Post the message and return the status of the response; None if there is no response."""
         assert delivery.sealed_webhook is not None  # a pending message has it
         webhook = open_webhook(self._sealer, delivery.sealed_webhook, delivery.job_id)
@@ -174,7 +175,7 @@ class Deliverer:
             **signed_headers(message_id_of(delivery), datetime.now(UTC), body, webhook.secret),
         }
         sender = await asyncio.to_thread(self._open_sender)
-        return await sender.post(webhook.url, headers, body, owner)
+        return await sender.post(webhook.url, headers, body, delivery.owner)
 
     def _open_sender(self) -> "Sender":
         """Return the sender. The first delivery creates it: importing httpcore takes a tenth of a second."""
@@ -183,7 +184,7 @@ class Deliverer:
             self._sender = network.Sender(self._reach, self._settings.webhook_timeout)
         return self._sender
 
-    def _claim(self, most: int, active: dict[str, int]) -> list[tuple[Delivery, str]]:
+    def _claim(self, most: int, active: dict[str, int]) -> list[Delivery]:
         lease = timedelta(seconds=2 * self._settings.webhook_timeout + 30)
         with self._database.write() as session:
             now = moment(session)
@@ -204,7 +205,7 @@ class Deliverer:
             now = moment(session)
             if last:
                 state = "delivered" if result == "delivered" else "given_up"
-                values = {"state": state, "ended_at": now, "sealed_webhook": None}
+                values = {"state": state, "ended_at": now, "sealed_webhook": None, "owner": ""}
             else:
                 wait = seconds_to_next(delivery.attempts, self._settings.webhook_retry_seconds)
                 values = {"due_at": now + timedelta(seconds=wait)}

@@ -105,6 +105,7 @@ def queue_message(session: Transaction, job: Job, state: str, values: dict[str, 
     delivery = Delivery(
         id=new_id(),
         job_id=job.id,
+        owner=job.owner,
         sealed_webhook=sealed_webhook,
         body=orjson.dumps(body).decode(),
         state="pending",

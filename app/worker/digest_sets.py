@@ -1,8 +1,10 @@
-"""Sets of table digests as bytes: a worker gets those of all earlier releases of its source.
+"""Sets of table digests, and of random draws, as bytes: a worker gets those of all earlier releases.
 
 A digest takes 16 bytes: its form, and the first 120 bits of its SHA-256. Two different tables agree in these
 with a probability of 2**-120.
 """
+
+import hashlib
 
 from providers.tables.digest import DigestForm, form_of
 
@@ -18,10 +20,32 @@ def packed_digest(digest: str) -> bytes:
 
 def contains(digests: bytes, digest: str) -> bool:
     """Whether a set has a digest."""
-    sought = packed_digest(digest)
-    found = digests.find(sought)
+    return _has_element(digests, packed_digest(digest))
+
+
+def draw_of(key: bytes, *parts: bytes) -> str:
+    """Return the fingerprint of a run's random draws, 32 hex digits: one of the set of `has_draw`.
+
+    Parameters
+    ----------
+    key : bytes
+        Secret key, 64 bytes at most, so that nobody can try seeds.
+    *parts : bytes
+        Seed, and all on which the use of its draws depends.
+    """
+    message = b"".join(len(part).to_bytes(8, "little") + part for part in parts)
+    return hashlib.blake2b(message, digest_size=_SIZE, key=key, person=b"rowveil-draw").hexdigest()
+
+
+def has_draw(draws: bytes, draw: str) -> bool:
+    """Whether a set has a fingerprint of draws; a set is the bytes of all, joined."""
+    return _has_element(draws, bytes.fromhex(draw))
+
+
+def _has_element(elements: bytes, sought: bytes) -> bool:
+    found = elements.find(sought)
     while found > 0 and found % _SIZE:  # parts of two elements
-        found = digests.find(sought, found + 1)
+        found = elements.find(sought, found + 1)
     return found >= 0
 
 

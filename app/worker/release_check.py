@@ -16,7 +16,7 @@ import pyarrow as pa
 from app.engine.engine import RELEASED_BEFORE
 from app.store.blobs.column_reader import BlobTable, digest_of_blob
 from app.store.blobs.sealed_files import small_table
-from app.worker.digest_sets import contains, has_form
+from app.worker.digest_sets import contains, draw_of, has_draw, has_form
 from app.worker.tasks import EarlierSource, ReleaseQuestion, SwapTask
 from providers import PROVIDERS
 from providers.errors import ProviderError
@@ -67,7 +67,7 @@ def with_release(
         match, family = recognise(question, own, partial(digest_of_blob, task.source))
     risk = None
     released = columns["destination"]["digest"] if family is None else _released_digest(task, columns, family)
-    epsilon = None if guarantee is None else composed_epsilon(guarantee, released, family)
+    epsilon = None if guarantee is None else composed_epsilon(guarantee, _draw(task, question), family)
     if family is not None:
         refuse(question)
         new = not contains(family.destinations, released)
@@ -99,17 +99,26 @@ def _released_digest(task: SwapTask, columns: Mapping[str, Any], family: Earlier
     return other if contains(family.destinations, other) else own
 
 
-def composed_epsilon(
-    guarantee: Mapping[str, Any], released: str, family: EarlierSource | None
-) -> dict[str, Any]:
-    """Add up the epsilons of all different releases of a source, this one included.
+def _draw(task: SwapTask, question: ReleaseQuestion) -> str:
+    """Return the fingerprint of all that a run depends on: seed, source, service, parameters and series."""
+    series = None if task.series is None else [task.series.name, task.series.wave]
+    made = [task.service, task.revision, task.parameters, task.options.get("candidates"), series]
+    written = json.dumps(made, sort_keys=True).encode()
+    return draw_of(question.key, task.seed, question.source_digest.encode(), written)
+
+
+def composed_epsilon(guarantee: Mapping[str, Any], draw: str, family: EarlierSource | None) -> dict[str, Any]:
+    """Add up the epsilons of all releases of a source with draws of their own, this one included.
+
+    The bytes do not matter: two independent runs that give the same ones reveal more than one of them, so
+    that both count. The same run again reveals nothing more.
 
     Parameters
     ----------
     guarantee : mapping
         Figure `guarantee` of the run.
-    released : str
-        Digest of the destination.
+    draw : str
+        Fingerprint of the run's draws.
     family : EarlierSource or None
         Earlier releases of the source.
 
@@ -117,13 +126,13 @@ def composed_epsilon(
     -------
     dict
         ``epsilon`` of this release, ``all_releases`` together, each None if there is no finite one,
-        ``releases`` and the number ``without`` a finite epsilon.
+        ``releases``, the number ``without`` a finite epsilon, and ``draw``.
     """
     known: list[float | None] = []
     if family is not None:
         known = list(family.epsilons or [None] * family.releases)
     own = guarantee["epsilon"]
-    if family is None or not contains(family.destinations, released):
+    if family is None or not has_draw(family.draws, draw):
         known.append(own)
     finite = [value for value in known if value is not None]
     return {
@@ -131,6 +140,7 @@ def composed_epsilon(
         "all_releases": sum(finite) if len(finite) == len(known) else None,
         "releases": len(known),
         "without": len(known) - len(finite),
+        "draw": draw,
     }
 
 

@@ -29,9 +29,12 @@ class EarlierSource(NamedTuple):
     """Number of its different releases."""
     last_released_at: str
     epsilons: tuple[float | None, ...] = ()
-    """Epsilon of each different release, in the order of their digests; empty: none has one."""
+    """Epsilon of each release with draws of its own, whatever its bytes; empty: none has one."""
     other_digests: tuple[str, ...] = ()
     """Digests, in the other form than the job's, of the sources with as many rows as the job's."""
+    draws: bytes = b""
+    """Set of the fingerprints of the draws behind `epsilons`, as far as they are known: see
+    `app.worker.digest_sets`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -274,7 +274,7 @@ def test_manifest_report_and_events_do_not_have_them(api: Api) -> None:
 
 def test_letters_beyond_ascii_are_equal_in_upper_and_lower_case(api: Api) -> None:
     """The databases agree, whatever the locale of the server is; other characters stand for themselves."""
-    names = ["ÉTUDE Œuvre", "étude œuvre", "ΟΔΟΣ", "Straße", "ÐÞ ĐŁ", "***:(?i)[A-Z]+\\d{2}^$.|"]
+    names = ["ÉTUDE Œuvre", "étude œuvre", "ΟΔΟΣ", "οδος", "Straße", "ÐÞ ĐŁ", "***:(?i)[A-Z]+\\d{2}^$.|"]
     ids = {name: _run(api, name=name, label="letters")["id"] for name in names}
 
     def found(name: str) -> set[str]:
@@ -283,7 +283,8 @@ def test_letters_beyond_ascii_are_equal_in_upper_and_lower_case(api: Api) -> Non
 
     for text in ("étude ŒUVRE", "Étude", "œ"):
         assert found(text) == {ids["ÉTUDE Œuvre"], ids["étude œuvre"]}, text
-    assert found("οδοσ") == found("οΔΟς") == {ids["ΟΔΟΣ"]}
+    for text in ("οδοσ", "οΔΟς", "ΟΔΟΣ"):
+        assert found(text) == {ids["ΟΔΟΣ"], ids["οδος"]}, text
     assert found("STRAß") == {ids["Straße"]}
     assert found("ðþ đł") == {ids["ÐÞ ĐŁ"]}
     for text in ("***:(?I)", "[a-z]+", "\\D{2}^$.|", "+\\", ":("):

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
+from providers.selection.ranking import differ
 from tests.api.calls import Api
 from tests.api.test_candidates import ROWS
-from tests.naive.choosing import dominated, eligibilities
+from tests.naive.choosing import clearly_apart, dominated, eligibilities
 from tests.naive.permutation import epsilon, smallest_rate
 
 SERVICES: list[dict[str, Any]] = [
@@ -33,7 +34,7 @@ def test_every_combination_is_a_point(job: dict[str, Any]) -> None:
     assert "destination" not in job
     found = job["report"]["frontier"]
     assert (found["risk"], found["utility"], found["runs"]) == (
-        "interval_sd.narrow.by_field",
+        "interval_sd.robust.by_field",
         "delta_rho.mean",
         1,
     )
@@ -58,11 +59,73 @@ def test_the_points_that_nothing_beats_are_marked(job: dict[str, Any]) -> None:
         (frozenset(point["protects"]), point["reversible"], (point["risk"], point["utility"]))
         for point in points
     ]
-    expected = eligibilities(entries, ("low", "low"))
+    by_values = eligibilities(entries, ("low", "low"))
+    expected = [
+        (missing, out and not within_uncertainty(points, place))
+        for place, (missing, out) in enumerate(by_values)
+    ]
     assert [(point["unprotected"], point["dominated"]) for point in points] == expected
     assert [point["protects_fewer"] for point in points] == [bool(missing) for missing, _ in expected]
     assert found["best"] == [at for at, (_, dominated) in enumerate(expected) if not dominated] != []
     assert job["report"]["summary"]["not_dominated"] == len(found["best"])
+
+
+def within_uncertainty(points: list[dict[str, Any]], place: int) -> bool:
+    """Whether no better point is better by more than the uncertainty; the point names the better ones."""
+    one = points[place]
+    if one["reversible"] or one["unprotected"]:
+        return False
+    better = [
+        index
+        for index, other in enumerate(points)
+        if (other["protects"], other["reversible"]) == (one["protects"], {})
+        and dominated([(other["risk"], other["utility"]), (one["risk"], one["utility"])], ("low", "low"))[1]
+    ]
+    apart = any(clearly_apart(place_of(one), place_of(points[index])) for index in better)
+    if better and not apart:
+        assert one["within_uncertainty_of"] == better
+    else:
+        assert "within_uncertainty_of" not in one
+    return not apart
+
+
+def place_of(point: dict[str, Any]) -> tuple[tuple[float, float], tuple[float, ...]]:
+    """Return both figures, and the reaches of their intervals down and up."""
+    values = point["risk"], point["utility"]
+    limits = point["risk_interval"], point["utility_interval"]
+    return values, tuple(
+        reach
+        for value, each in zip(values, limits, strict=True)
+        for reach in (value - each["low"], each["high"] - value)
+    )
+
+
+def test_each_point_has_intervals_that_more_runs_make_narrower(api: Api) -> None:
+    """An interval of one run covers the rows, those of several runs the seeds too; each has its figure."""
+    widths = []
+    for runs in (1, 5):
+        body = call(services=SERVICES[1:2], runs=runs)
+        job = api.job(api.client.post("/v1/frontier", json=body, headers={"prefer": "wait=60"}))
+        found = job["report"]["frontier"]
+        for axis in ("risk", "utility"):
+            name = found[axis]
+            covers = found["figures"][name]["interval_covers"]
+            assert covers == ("rows" if runs == 1 else "rows and seeds")
+            for point in found["points"]:
+                interval = point["intervals"][name]
+                assert interval == point[f"{axis}_interval"]
+                assert interval["low"] <= point[axis] <= interval["high"]
+                assert interval["low"] < interval["high"]
+        widths.append(
+            [
+                point["intervals"]["changed_share"]["high"] - point["intervals"]["changed_share"]["low"]
+                for point in found["points"]
+            ]
+        )
+        page = api.client.get(f"/v1/jobs/{job['id']}/report", headers={"accept": "text/html"}).text
+        assert f"its 95 % interval for other {covers}" in page
+        assert page.count('class="whisker"') == 2 * len(found["points"])
+    assert all(many < one for one, many in zip(*widths, strict=True))
 
 
 def test_runs_that_protect_fewer_fields_are_flagged(job: dict[str, Any]) -> None:
@@ -116,6 +179,16 @@ def test_the_axis_that_matters_is_said(api: Api) -> None:
     assert found["recommended"] == min(found["best"], key=lambda at: found["points"][at]["risk"])
     page = api.client.get(f"/v1/jobs/{job['id']}/report", headers={"accept": "text/html"}).text
     assert f"number {found['recommended'] + 1} has the least" in page
+    close = [
+        index
+        for index in found["best"]
+        if index != found["recommended"]
+        and not differ(
+            *(found["points"][at]["risk"] for at in (index, found["recommended"])),
+            *(found["points"][at]["risk_interval"] for at in (index, found["recommended"])),
+        )
+    ]
+    assert found.get("recommended_within_uncertainty", []) == close
     refusal = api.client.post("/v1/frontier", json=call(matters="both axes"))
     assert refusal.status_code == 422
 
@@ -151,7 +224,8 @@ def test_a_points_figures_do_not_depend_on_its_place(api: Api, job: dict[str, An
     again = api.job(api.client.post("/v1/frontier", json=call(services=services)))
     found = again["report"]["frontier"]["points"]
     for one, other in ((found[0], points[7]), (found[1], points[0])):
-        assert (one["risk"], one["utility"]) == (other["risk"], other["utility"])
+        assert one["figures"] == other["figures"]
+        assert one["intervals"] == other["intervals"]
 
 
 def test_a_combination_that_fails_does_not_fail_the_job(api: Api) -> None:
@@ -193,7 +267,9 @@ def test_figures_of_either_goal(api: Api) -> None:
     found = api.job(api.client.post("/v1/frontier", json=body))["report"]["frontier"]
     assert found["goals"] == {"risk": "high", "utility": "low"}
     pairs = [(point["risk"], point["utility"]) for point in found["points"]]
-    assert [point["dominated"] for point in found["points"]] == dominated(pairs, ("high", "low"))
+    by_values = dominated(pairs, ("high", "low"))
+    for out, point in zip(by_values, found["points"], strict=True):
+        assert point["dominated"] == (out and "within_uncertainty_of" not in point)
     known = api.job(
         api.client.post("/v1/frontier", json=call(services=SERVICES[:1], key_fields=["age", "income"]))
     )

@@ -119,6 +119,7 @@ def test_every_operation_says_its_scope_and_refuses_a_caller_without(
         problem = Api.problem(refused, 403, "insufficient_scope")
         assert f"'{scope}'" in problem["detail"]
         assert f'scope="{scope}"' in refused.headers["www-authenticate"]
+        assert ("ratelimit" in refused.headers) == template.startswith("/v1/")  # refused, but counted
         guarded += 1
     assert guarded == sum(scope is not None for scope in NEEDED.values()) > 20
 
@@ -166,6 +167,17 @@ def test_anothers_job_and_buffer_are_not_there(
     listed = stranger.get("/v1/jobs", params={"page_size": 200}).json()["jobs"]
     assert job not in {each["id"] for each in listed}
     assert api.client.get(f"/v1/buffers/{buffer}").status_code == 200
+
+
+def test_a_key_without_read_cannot_write_anothers_retained_rows_to_a_reference(keys: Keys) -> None:
+    """It may be able to read the reference; with the source it has the rows anyway."""
+    one, other = keys.make((RUN, READ), "one", "census"), keys.make((RUN,), "other", "census")
+    with keys.client(one) as first, keys.client(other) as second:
+        made = first.post("/v1/services/DSWAP", json=CALL | {"retain_source": True}).json()["id"]
+        path, destination = f"/v1/jobs/{made}/rerun", {"reference": "s3://somewhere/rows.csv"}
+        body = {"destination": destination}
+        Api.problem(second.post(path, json=body), 403, "insufficient_scope")
+        Api.problem(second.post(path, json=body | {"source": CALL["source"]}), 422)
 
 
 def test_two_callers_may_think_of_one_idempotency_key(api: Api, stranger: httpx.Client) -> None:

@@ -119,6 +119,24 @@ def guarantee_of(api: Api, job: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+def test_each_independent_run_adds_its_epsilon_whatever_its_bytes(member: Callable[[str, str], Api]) -> None:
+    """Two rows have two releases: three runs give the same bytes twice, and reveal three times as much."""
+    api = member("one", "warned")
+    permuted = PARAMETERS | {"mechanism": "permutation", "rate": 0.9}
+    jobs = [api.run("DSWAP", people(30)[:2], permuted, seed=seed) for seed in ("01", "02", "03", "03")]
+    entries = listed(api, source=jobs[0]["source"]["digest"])
+    assert len({job["destination"]["digest"] for job in jobs}) <= 2
+    own = epsilon(2, 0.9)
+    sums = [entry["epsilon"]["all_releases"] for entry in entries]
+    assert sums == pytest.approx([own, 2 * own, 3 * own, 3 * own])  # the last run is the third one again
+    by_pairs = api.run("DSWAP", people(30)[:2], PARAMETERS | {"rate": 1.0})
+    assert by_pairs["destination"]["digest"] in {job["destination"]["digest"] for job in jobs}
+    api.run("DSWAP", people(30)[:2], permuted, seed="04")
+    last = listed(api, source=jobs[0]["source"]["digest"])[-1]["epsilon"]
+    assert "all_releases" not in last
+    assert last["without"] == 1
+
+
 def test_epsilons_of_releases_add_up(
     member: Callable[[str, str], Api], here: None, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -82,7 +82,7 @@ def test_production_refuses_keys_that_others_read_or_guess(tmp_path: Path) -> No
     ],
 )
 def test_production_refuses_what_is_for_a_laptop(tmp_path: Path, settings: dict[str, str], said: str) -> None:
-    with pytest.raises(ValidationError, match="mode 'production' does not start") as caught:
+    with pytest.raises(ValidationError, match="ROWVEIL_MODE 'production' does not start") as caught:
         production(tmp_path, **settings)
     assert said in str(caught.value)
 

@@ -37,10 +37,10 @@ def main() -> int:
     become_next()
     import app.main
     from app.__main__ import main as run
-    from app.store.sql import db, replicas
+    from app.store.sql import migration, replicas
 
-    db._migrations = lambda: Path(os.environ["NEXT_MIGRATIONS"])
-    db.NEWEST_REVISION = NEXT_REVISION
+    migration._migrations = lambda: Path(os.environ["NEXT_MIGRATIONS"])
+    migration.NEWEST_REVISION = NEXT_REVISION
     replicas.register.__defaults__ = (NEXT_REVISION,)
     # By its name, since this module is called `__main__` here and not in a worker.
     work = importlib.import_module("tests.faults.next_version").run_as_next

@@ -35,16 +35,35 @@ def run(client: httpx.Client, source: Any) -> str:
     return str(job["id"])
 
 
-def back_up(home: Path, backup: Path) -> None:
-    """Copy the database first, then the folder and the keys."""
-    backup.mkdir()
+def wait_for(client: httpx.Client, job: str) -> str:
+    """Return the state in which a job has ended."""
+    while True:
+        found = client.get(f"/v1/jobs/{job}", headers={"prefer": "wait=30"}, timeout=120).raise_for_status()
+        if found.json()["state"] not in ("queued", "running"):
+            return str(found.json()["state"])
+
+
+def copy_blobs(home: Path, backup: Path) -> None:
+    """Copy the sealed tables to those of an earlier copy."""
+    ignored = shutil.ignore_patterns("trash", "*.draft")
+    shutil.copytree(home / "blobs", backup / "blobs", ignore=ignored, dirs_exist_ok=True)
+
+
+def copy_database(home: Path, backup: Path) -> None:
+    """Copy the database while it is used."""
+    backup.mkdir(exist_ok=True)
     with (
         closing(sqlite3.connect(home / "rowveil.db")) as used,
         closing(sqlite3.connect(backup / "rowveil.db")) as copy,
     ):
         used.backup(copy)
-    shutil.copytree(home / "blobs", backup / "blobs", ignore=shutil.ignore_patterns("trash"))
-    shutil.copytree(home / "keys", backup / "keys")
+
+
+def copy_folder(home: Path, backup: Path) -> None:
+    """Copy the folder and the keys, without the files that belong to a newer state than the database."""
+    copy_blobs(home, backup)
+    newer = shutil.ignore_patterns("audit.checkpoint", "audit.anchor")
+    shutil.copytree(home / "keys", backup / "keys", ignore=newer)
     for name in MARKED:
         if (home / name).exists():
             shutil.copy(home / name, backup / name)
@@ -59,11 +78,10 @@ def test_a_restored_backup_reruns_the_jobs_and_its_audit_verifies(tmp_path: Path
         sent = post(client, "/v1/buffers", content=LARGE, headers={"content-type": "text/csv"})
         sources.append({"buffer": sent["id"]})
         jobs = [run(client, source) for source in sources]
-        back_up(home, backup)
+        copy_database(home, backup)
+        copy_folder(home, backup)
         later = run(client, {"rows": rows})
     shutil.rmtree(home)
-    for name in ("audit.checkpoint", "audit.anchor"):
-        (backup / "keys" / name).unlink(missing_ok=True)
     with running_service(backup) as address, httpx.Client(base_url=address) as client:
         assert client.get(f"/v1/jobs/{later}").status_code == 404
         for job, source in zip(jobs, sources, strict=True):
@@ -73,6 +91,23 @@ def test_a_restored_backup_reruns_the_jobs_and_its_audit_verifies(tmp_path: Path
     environment = os.environ | {"ROWVEIL_HOME": str(backup)}
     verified = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert verified.returncode == 0, verified.stderr
+
+
+def test_a_job_that_ends_during_the_backup_runs_after_the_restore(tmp_path: Path) -> None:
+    """Its source is deleted at its end: only a copy of the folder before that of the database has it."""
+    home, backup = tmp_path / "home", tmp_path / "backup"
+    rows = [{"town": f"t{row % 9}", "income": row} for row in range(12_000)]
+    call = {"source": {"rows": rows}, "parameters": {"swap_fields": ["income"], "control_field": "town"}}
+    later = {"json": call, "headers": {"prefer": "respond-async"}}
+    with running_service(home, workers="1") as address, httpx.Client(base_url=address) as client:
+        jobs = [post(client, "/v1/services/CDSWAP", **later)["id"] for _ in range(3)]
+        copy_blobs(home, backup)
+        copy_database(home, backup)
+        ended = [wait_for(client, job) for job in jobs]
+        copy_folder(home, backup)
+    shutil.rmtree(home)
+    with running_service(backup) as address, httpx.Client(base_url=address) as client:
+        assert [wait_for(client, job) for job in jobs] == ended == ["succeeded"] * len(jobs)
 
 
 def test_the_page_names_every_file_of_a_backup() -> None:

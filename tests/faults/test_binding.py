@@ -299,7 +299,7 @@ def test_the_way_back_to_an_older_version_seals_values_as_that_expects_them(
     monkeypatch.setenv("ROWVEIL_DATABASE_URL", settings.database_url)
     back = ["migrate", "--to", "2026_11_23_deployment"]
     assert main(back) == 1
-    assert re.search("stop them first|another service uses", capsys.readouterr().err)
+    assert re.search("stop them first|a service uses", capsys.readouterr().err)
     service.close()
 
     service = start()

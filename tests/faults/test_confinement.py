@@ -18,6 +18,7 @@ from typing import Any
 import httpx
 import pytest
 
+from app.api.large_body import BodyParser
 from app.engine import fork_server
 from app.engine.engine import INTERNAL_ERROR, Failure, Outcome
 from app.engine.fork_server import worker_modules
@@ -26,6 +27,7 @@ from app.engine.outcome_message import decode_outcome, encode_outcome
 from app.engine.sandbox import Confinement, landlock_version
 from app.engine.worker_environment import worker_environment
 from app.engine.worker_process import WorkerSetup
+from app.settings import Settings
 from providers.compiled_services import cache_folder
 from tests.faults import confined
 from tests.faults.running import PATIENCE
@@ -101,6 +103,18 @@ def test_a_confined_worker_reaches_libraries_and_its_tables_only(
         assert {name for name, done in found[thread].items() if done == "done"} == ALLOWED
     assert (tmp_path / "outside").read_text() == "outside"
     assert (tmp_path / "blobs" / "table").read_bytes() == b"a table"
+
+
+@linux
+def test_a_process_that_parses_large_bodies_reaches_libraries_only(tmp_path: Path) -> None:
+    """It reads what callers send, and needs no file of the service."""
+    if not landlock_version():
+        pytest.skip("this kernel has no Landlock")
+    setup = BodyParser(Settings(home=tmp_path))._setup
+    with home(tmp_path) as task:
+        found = run_in_worker(confined.attempt, task, setup.confinement)
+    assert isinstance(found, dict), found
+    assert {name for name, done in found["main"].items() if done == "done"} == ALLOWED - {"shared"}
 
 
 def test_a_worker_writes_no_core_dump() -> None:

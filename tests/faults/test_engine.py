@@ -3,6 +3,9 @@
 import asyncio
 import os
 import signal
+import struct
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,13 +20,21 @@ from app.engine.dask_engine import DaskEngine
 from app.engine.engine import Failure, Outcome, Progress
 from app.engine.local_engine import EmbeddedEngine
 from app.engine.oom_kills import oom_kills, open_statistics
-from app.engine.progress_file import ProgressFile, has_outlived_service, make_progress_file, read_progress
+from app.engine.progress_file import (
+    ProgressFile,
+    has_outlived_service,
+    make_progress_file,
+    parse_progress,
+    read_progress,
+)
 from app.engine.worker_process import WorkerSetup
 from app.store.blobs.bucket import Bucket
 from app.worker.staging import StagingSetup
 from tests.faults import doings
 from tests.faults.clusters import LocalCluster, certified
-from tests.faults.running import PATIENCE, Loop, wait_until_gone
+from tests.faults.replicas import until
+from tests.faults.running import PATIENCE, Loop, parent_of, wait_until_gone
+from tests.order import ROOT
 
 pytestmark = pytest.mark.faults
 
@@ -155,7 +166,23 @@ def test_a_killed_worker_fails_its_own_task_alone(engine: Engine, pipe: Callable
     assert engine.pid() != killed
 
 
-@pytest.mark.parametrize("name", ["SIGABRT", "SIGSEGV", "SIGTERM"])
+@pytest.mark.parametrize("engine_of_kind", ["local"], indirect=True)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_the_process_group_ends_no_task(
+    engine: Engine, pipe: Callable[[], str], number: signal.Signals
+) -> None:
+    """Terminals and process managers send it to workers and fork server too: the job keeps its grace time."""
+    started, gate = pipe(), pipe()
+    task = engine.start("task", doings.signal_and_wait, (started, gate))
+    worker = int(Path(started).read_text())
+    for pid in (worker, parent_of(worker)):
+        os.kill(pid, number)
+    Path(gate).write_text("")
+    assert task.result(PATIENCE) == {"pid": worker}
+    assert engine.pid() == worker
+
+
+@pytest.mark.parametrize("name", ["SIGABRT", "SIGSEGV"])
 def test_a_worker_that_crashes_says_by_which_signal(engine: Engine, name: str) -> None:
     failure = engine.failure(doings.end_by, name)
     assert (failure.code, failure.message) == (
@@ -389,6 +416,54 @@ def test_progress_is_read_as_it_was_reported(tmp_path: Path) -> None:
     path.unlink()
     path.mkdir()
     assert read_progress(path) is None
+
+
+WRITE = """
+import itertools
+import sys
+
+from app.engine.progress_file import ProgressFile
+
+with ProgressFile(sys.argv[1]) as progress:
+    for step in itertools.cycle([(0.25, "reading " + "a" * 80), (0.75, "exchanging income")]):
+        progress(*step)
+"""
+"""Process that writes progress until it is killed."""
+
+
+def test_progress_that_is_being_written_is_read_whole(tmp_path: Path) -> None:
+    """A reader never sees a fraction of 0, or half a stage, while a worker replaces its record."""
+    path = tmp_path / "progress"
+    make_progress_file(path)
+    with subprocess.Popen([sys.executable, "-c", WRITE, str(path)], cwd=ROOT) as writer:
+        try:
+            until("the process writes", lambda: (read_progress(path) or Progress()).fraction > 0)
+            found = [read_progress(path) for _ in range(20_000)]
+        finally:
+            writer.kill()
+    whole = {(progress.fraction, progress.stage) for progress in found if progress is not None}
+    assert whole == {(0.25, "reading " + "a" * 80), (0.75, "exchanging income")}
+    assert found.count(None) <= len(found) / 100
+
+
+def test_half_a_record_of_progress_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "progress"
+    make_progress_file(path)
+    with ProgressFile(str(path)) as progress:
+        progress(0.1, "reading")
+    before = path.read_bytes()
+    with ProgressFile(str(path)) as progress:
+        progress(0.7, "exchanging income")
+    after = path.read_bytes()
+    assert parse_progress(after) == Progress(0.7, "exchanging income")
+    for written in (4, 8, 20, 30, 118):
+        assert parse_progress(after[:written] + before[written:]) is None
+
+
+def test_progress_of_an_earlier_version_is_read() -> None:
+    """Two versions share the files during an upgrade: an earlier one wrote no checksum."""
+    content = struct.pack("=dq104pq", 0.5, 12, b"swapping", 0)
+    assert parse_progress(content) == Progress(0.5, "swapping", 12)
 
 
 def test_a_worker_creates_a_progress_file_that_is_gone(tmp_path: Path) -> None:

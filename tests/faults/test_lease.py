@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -203,3 +204,51 @@ def test_a_lease_is_renewed_while_every_other_connection_and_thread_is_taken(
         wait_for_metric(running, "rowveil_pool_full_seconds_total", pool="connections")
     go_on.set()
     running.close()
+
+
+def test_a_jump_of_the_clock_ends_no_lease_of_a_living_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With SQLite the machine's clock measures leases: another process gets time to renew its own."""
+    running = Running(settings_of(tmp_path, 1))
+    try:
+        stores, heartbeat = running.jobs._stores, running.jobs._lifecycle.heartbeat
+        with stores.database.write() as session:
+            known = session.get(Replica, stores.lease.replica)
+            assert known is not None
+            until = moment(session) + timedelta(seconds=stores.lease.seconds)
+            session.add(
+                Replica(id="e" * 12, key_id=known.key_id, folder_id=known.folder_id, lease_until=until)
+            )
+        heartbeat._patient_until = 0.0
+        now, jump = time.time, 3600.0
+        monkeypatch.setattr(time, "time", lambda: now() + jump)
+        monkeypatch.setattr(
+            "app.store.sql.replicas.moment", lambda session: moment(session) + timedelta(seconds=jump)
+        )
+        running.loop.do(heartbeat._look_after_leases())
+        assert "e" * 12 in leases(stores.database)
+        heartbeat._patient_until = 0.0  # the time of a lease later
+        take_over = running.jobs._dispatcher.take_over_stalled
+
+        async def jumping(*arguments: Any) -> None:
+            monkeypatch.setattr(time, "time", lambda: now() + 2 * jump)
+            monkeypatch.setattr(
+                "app.store.sql.replicas.moment", lambda session: moment(session) + timedelta(seconds=2 * jump)
+            )
+            await take_over(*arguments)
+
+        with stores.database.write() as session:  # renewed after the first jump
+            change = sa.update(Replica).where(Replica.id == "e" * 12)
+            session.execute(change.values(lease_until=until + timedelta(seconds=jump)))
+        with monkeypatch.context() as patch:
+            patch.setattr(running.jobs._dispatcher, "take_over_stalled", jumping)
+            running.loop.do(heartbeat._look_after_leases())  # the clock jumps after it was read
+        assert "e" * 12 in leases(stores.database)
+        running.loop.do(heartbeat._look_after_leases())
+        assert "e" * 12 in leases(stores.database)
+        heartbeat._patient_until = 0.0  # the time of a lease later: it was not renewed
+        running.loop.do(heartbeat._look_after_leases())
+        assert "e" * 12 not in leases(stores.database)
+    finally:
+        running.close()

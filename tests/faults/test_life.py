@@ -4,8 +4,9 @@ import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
-from threading import Event
+from threading import Event, get_ident
 from time import sleep
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -24,6 +25,7 @@ from app.errors import (
 )
 from app.jobs.watchers import LOOK_SECONDS
 from app.store.crypto.sealing import signature_holds
+from app.store.sql import jobs
 from app.store.sql.db import Database
 from app.store.sql.models import AuditLine, Job
 from providers import PROVIDERS
@@ -33,7 +35,7 @@ from providers.randomness.chacha20 import Stream
 from providers.selection.candidates import CHOICE_REVISION
 from providers.tables.digest import table_digest
 from tests.faults import doings
-from tests.faults.conftest import Running, blobs_of, in_folder, new_job, people
+from tests.faults.conftest import Running, blobs_of, embedded, in_folder, new_job, people
 from tests.faults.replicas import until
 from tests.faults.running import PATIENCE
 from tests.faults.uploads import upload
@@ -426,3 +428,30 @@ def test_a_leftover_of_a_dead_service_is_swept(start: Callable[..., Running], tm
     one = start()
     assert not orphan.exists()
     assert one.run(people()).state == "succeeded"
+
+
+@embedded
+def test_an_idle_service_polls_by_single_queries(
+    start: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A transaction has several statements, up to three times in a second."""
+    one, here, real = start(), get_ident(), Database.read
+
+    def read(database: Database) -> Any:
+        assert get_ident() != here, "a transaction"
+        return real(database)
+
+    lifecycle = one.jobs._lifecycle
+    with monkeypatch.context() as patch:
+        patch.setattr(Database, "read", read)
+        assert lifecycle.heartbeat._read_changes() == ([], False, {})
+        assert lifecycle.dispatcher._expire_overdue() == []
+    held = one.submit(people(), seed=doings.HELD)
+    one.wait_until_held(held)
+    queued = one.submit(people())
+    assert lifecycle.heartbeat._read_changes() == ([], True, {})
+    one.loop.do(one.jobs.cancel(queued.id))
+    with one.jobs._stores.database.write() as session:
+        jobs.request_cancel(session, held.id)
+    assert lifecycle.heartbeat._read_changes() == ([held.id], False, {})
+    one.loop.do(one.jobs.cancel(held.id))

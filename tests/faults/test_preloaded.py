@@ -68,11 +68,23 @@ def test_a_service_has_its_own_settings_and_ends_with_zero(start: Start, tmp_pat
     assert service.wait(60) == 0
 
 
-def test_a_second_service_on_the_same_home_is_refused(start: Start, tmp_path: Path) -> None:
-    """Its exit code and its message are those of a process of its own."""
+def test_ctrl_c_ends_several_api_processes_with_zero(start: Start) -> None:
+    """A terminal sends it to the supervisor and to each of its processes."""
+    service = start(api_processes="2", workers="2")
+    address_of(service)
+    for pid in (*children(service.pid), service.pid):
+        os.kill(pid, signal.SIGINT)
+    assert service.wait(60) == 0
+
+
+@pytest.mark.parametrize("api_processes", ["1", "2"])
+def test_a_second_service_on_the_same_home_is_refused(
+    start: Start, tmp_path: Path, api_processes: str
+) -> None:
+    """Its exit code and its message are those of a process of its own, with any number of API processes."""
     address_of(start())
-    second = start()
-    assert second.wait(60) == 3
+    second = start(api_processes=api_processes, workers=api_processes)
+    assert second.wait(60) == 1
     assert "another service uses" in (tmp_path / "log").read_text()
 
 

@@ -65,7 +65,7 @@ def test_after_a_rotation_the_old_key_opens_nothing(
     with closing(sqlite3.connect(home / "rowveil.db")) as database:
         for service, job_id, sealed in database.execute("SELECT service, id, sealed_seed FROM jobs"):
             with pytest.raises(SealBroken, match="not among the keys"):
-                old.open(sealed, Binding("seed", service, job_id, "service", None))
+                old.open(sealed, Binding("seed", service, job_id, "service", None, terms=""))
     files = [path for path in (home / "blobs").glob("??/*") if path.is_file()]
     assert len(files) == 6 * in_files
     for path in files:

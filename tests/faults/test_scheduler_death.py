@@ -132,7 +132,7 @@ def test_a_divided_job_goes_on_with_its_units_under_the_next_scheduler(
         opened.callback(lambda: loop.do(engine.close()))
 
         async def run(task: SwapTask) -> Outcome:
-            return await runs.run(task.job_id, task)
+            return await runs.run(task.job_id, task, "ann")
 
         parameters = {"fields": ["x", "y"], "iterations": 330}
         digest = table_digest(swap("LOCALITY", table, parameters).table)

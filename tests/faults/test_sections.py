@@ -91,7 +91,7 @@ class Home:
 
     def start(self, task: SwapTask) -> Future[Outcome]:
         async def run() -> Outcome:
-            return await self.runs.run(task.job_id, task)
+            return await self.runs.run(task.job_id, task, "ann")
 
         return self.loop.start(run())
 

@@ -14,7 +14,9 @@ import sqlalchemy as sa
 from sqlalchemy import event
 
 from app.errors import Gone, Unavailable
+from app.jobs.lifecycle import _FILE_THREADS
 from app.jobs.maintenance.loop import MaintenanceLoop
+from app.jobs.stores import Stores
 from app.store.sql import jobs
 from app.store.sql.models import Job
 from providers.tables.digest import table_digest
@@ -61,6 +63,34 @@ def test_rows_are_the_same_from_a_row_and_from_a_file(start: Start) -> None:
     assert tables[0].equals(tables[1])
     assert not blobs(in_row)
     assert len(blobs(in_file)) == 1
+
+
+@embedded
+def test_tables_that_do_not_open_hold_no_other_call(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that does not respond: reads of rows wait, further ones are refused, and other calls go on."""
+    service = start("hung", small_table_bytes=0)
+    ended = service.run(people(), seed=SEED)
+    expected = service.rows(ended)
+    hung, responds = threading.Semaphore(0), threading.Event()
+    open_table = Stores.open_table
+
+    def hanging(*arguments: Any) -> Any:
+        hung.release()
+        assert responds.wait(PATIENCE)
+        return open_table(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Stores, "open_table", hanging)
+        try:
+            reads = [service.loop.start(service.jobs.destination(ended.id)) for _ in range(_FILE_THREADS)]
+            assert all(hung.acquire(timeout=PATIENCE / 9) for _ in reads)
+            assert service.loop.do(service.jobs.manifest(ended.id), PATIENCE / 3)
+            patch.setattr("app.file_threads.HANGING_SECONDS", -1.0)
+            with pytest.raises(Unavailable, match="does not respond"):
+                service.rows(ended)
+        finally:
+            responds.set()
+    assert all(read.result(PATIENCE).equals(expected) for read in reads)
 
 
 def test_a_table_over_the_limit_is_a_file(service: Running) -> None:
@@ -309,7 +339,7 @@ def test_a_worker_that_a_queued_job_is_about_to_get_is_not_free_for_a_new_job(
         found = claim(until_turn)
         if found is not None:
             claimed.set()  # and wait, without holding up the event loop
-            assert one.jobs._stores.database.aside(dispatcher._threads, go_on.wait, PATIENCE)
+            assert one.jobs._stores.database.aside(dispatcher._threads.background, go_on.wait, PATIENCE)
         return found
 
     held = one.submit(people(), seed=doings.HELD)

@@ -85,7 +85,7 @@ class Home:
         """A future of the outcome of a job."""
 
         async def run() -> Outcome:
-            return await self.runs.run(task.job_id, task)
+            return await self.runs.run(task.job_id, task, "ann")
 
         return self.loop.start(run())
 

@@ -114,7 +114,7 @@ class Workers:
         """A future of the outcome of a job."""
 
         async def run() -> Outcome:
-            return await (runs or self.runs).run(task.job_id, task)
+            return await (runs or self.runs).run(task.job_id, task, "ann")
 
         return self.loop.start(run())
 
@@ -327,7 +327,7 @@ def test_progress_comes_over_the_cluster_and_a_cancelled_job_leaves_no_object(
         deadline = time.monotonic() + PATIENCE
         seen = Progress()
         while not 0 < seen.fraction < 1:
-            assert time.monotonic() < deadline
+            assert time.monotonic() < deadline, (seen, outcome)
             time.sleep(0.05)
             seen = read_progress(Path(task.progress_path)) or Progress()
         assert (bool(seen.stage), seen.pid if task is alone else 0) == (True, 0)
@@ -345,7 +345,7 @@ def test_a_job_whose_table_is_gone_fails_with_the_cause(apart: Apart, table: pa.
     apart.store.delete(task.source.id)
     found = apart.start(task).result(LONG)
     assert isinstance(found, Failure)
-    assert (found.code, "deleted before" in found.message) == ("blob_missing", True)
+    assert (found.code, "deleted before" in found.message) == ("blob_missing", True), found
 
 
 def long_job(store: BlobStore, folder: Path, table: pa.Table, iterations: int) -> SwapTask:
@@ -440,7 +440,7 @@ def test_units_over_their_time_are_stopped(
     runs = JobRuns(workers.engine, run_job, 0.5)
 
     async def run() -> Outcome:
-        return await runs.run(task.job_id, task)
+        return await runs.run(task.job_id, task, "ann")
 
     ended = workers.loop.do(run())
     assert isinstance(ended, Failure)

@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from app.store.sql.db import NEWEST_REVISION
+from app.store.sql.migration import NEWEST_REVISION
 from app.store.sql.models import Replica
 from app.store.sql.replicas import moment
 from providers import PROVIDERS

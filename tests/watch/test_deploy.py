@@ -2,6 +2,8 @@
 
 import json
 import re
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,9 @@ import pytest
 import yaml
 from prometheus_client import Counter, Gauge, Histogram
 
-from app.callers import METRICS
 from app.engine import engine
 from app.engine.engine import Failure
+from app.help.documents import address
 from app.jobs.failure_errors import problem_of
 from app.jobs.job_metrics import CODES
 from app.telemetry.metrics import Metrics
@@ -32,15 +34,15 @@ def alerts() -> list[dict[str, Any]]:
 
 def test_every_alert_has_a_section_of_the_runbook() -> None:
     """Each section has the alert's severity, a first look and a remedy; each rule links to its section."""
-    page = (DEPLOY.parent / "docs" / "alerts.md").read_text()
-    sections = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL))
+    page = DEPLOY.parent / "docs" / "alerts.md"
+    sections = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", page.read_text(), re.MULTILINE | re.DOTALL))
     assert list(sections) == [rule["alert"] for rule in alerts()]
     for rule in alerts():
         section = sections[rule["alert"]]
         assert section.startswith(f"*{rule['labels']['severity']}.* ")
         assert "\n- **Look:** " in section
         assert "\n- **Do:** " in section
-        assert rule["annotations"]["runbook"] == f"/help/alerts.html#{rule['alert'].lower()}"
+        assert rule["annotations"]["runbook"] == f"/help/{address(page.name)}#{rule['alert'].lower()}"
 
 
 def panels() -> list[dict[str, Any]]:
@@ -110,9 +112,26 @@ def test_the_scraper_has_the_job_the_rules_and_the_address_that_the_files_name()
     assert settings["rule_files"] == ["alerts.yml"]
     ports = yaml.safe_load((DEPLOY.parent / "compose.yaml").read_text())["services"]["service"]["ports"]
     assert [f"{target}:8080" for target in scraped["static_configs"][0]["targets"]] == ports
-    assert scraped["authorization"] == {"type": "Bearer", "credentials_file": "rowveil.key"}
+    assert scraped["authorization"] == {"type": "Bearer", "credentials_file": "metrics.key"}
     guide = (DEPLOY.parent / "docs" / "observability.md").read_text()
-    assert f"--scopes {METRICS} --expires 365d > rowveil.key" in guide
+    assert "openssl rand -base64 32 > metrics.key" in guide
+    made = yaml.safe_load((DEPLOY.parent / "compose.yaml").read_text())["services"]["service"]["environment"]
+    assert made["ROWVEIL_METRICS_KEY_FILE"].endswith("/metrics.key")
+
+
+def test_the_tests_of_the_rules_pass_and_have_every_alert() -> None:
+    """Each alert fires beyond its limit and not just below it; needs promtool, of the package prometheus."""
+    folder = DEPLOY / "prometheus"
+    tests = yaml.safe_load((folder / "alerts_test.yml").read_text())["tests"]
+    expected = " ".join(
+        sample["labels"] for test in tests for sample in test["promql_expr_test"][0]["exp_samples"]
+    )
+    assert set(re.findall(r'alertname="(\w+)"', expected)) == {rule["alert"] for rule in alerts()}
+    if shutil.which("promtool") is None:
+        pytest.skip("there is no promtool")
+    command = ["promtool", "test", "rules", "alerts_test.yml"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_every_alert_says_what_to_do() -> None:

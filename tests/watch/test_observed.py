@@ -22,6 +22,7 @@ from app.jobs.states import State
 from app.jobs.units.repeated_tasks import REASONS
 from app.telemetry.metrics import AUTHENTICATION_FAILURES, METHODS, UPLOAD_RESULTS
 from providers import PROVIDERS
+from tests.faults.replicas import until
 from tests.watch.collector import PATIENCE
 from tests.watch.conftest import WatchedService
 
@@ -161,6 +162,7 @@ def test_the_metrics_count_what_was_done(watched: WatchedService) -> None:
     assert after["rowveil_blobs{}"] == before["rowveil_blobs{}"]  # a small table is in its job's row
     csv = {"content-type": "text/csv"}
     buffer = watched.client.post("/v1/buffers", content=b"a,b\n1,2\n", headers=csv).raise_for_status()
+    until("the storage is measured", lambda: figures(watched)["rowveil_blobs{}"] > before["rowveil_blobs{}"])
     assert figures(watched)["rowveil_blobs{}"] == before["rowveil_blobs{}"] + 1
     watched.client.delete(buffer.headers["location"]).raise_for_status()
 

@@ -21,7 +21,7 @@ from app.callers import METRICS, SCOPES
 SCOPE = "x-required-scope"
 """Extension of an operation with the scope that it needs: only OAuth 2.0 schemes can list scopes."""
 
-_SERVERS = [{"url": "/", "description": "The service that this document came from."}]
+_SERVERS = [{"url": ".", "description": "The service that this document came from."}]
 
 _CONTACT = {"name": "Operator of this service"}
 

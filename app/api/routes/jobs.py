@@ -35,8 +35,9 @@ from app.api.schemas import (
 )
 from app.api.table_response import Accept, RequestedRepresentation, table_response
 from app.api.table_schemas import RowComparison
+from app.callers import READ
 from app.engine.engine import Progress
-from app.errors import InvalidParameter, InvalidRequest, NotFound
+from app.errors import InvalidParameter, InvalidRequest, NotFound, ScopeMissing
 from app.job_kinds import ATTACKS, FRONTIER, MEASURES, kind_of, revision_of
 from app.jobs.tables.views import ComparisonOptions
 from app.requests.annotations import AnnotationChange, Line, without_controls
@@ -314,7 +315,8 @@ async def rerun_job(
     The source is needed again unless the job retained it, and so are the destination of a job that
     measured or attacked one and an attack's control rows; rows that differ from the job's are rejected.
     The new destination is written to a reference only if the request gives one. The response has neither rows
-    nor report if the request gives no source and the key lacks the scope `read`.
+    nor report if the request gives no source and the key lacks the scope `read`; such a request
+    cannot write to a reference.
     """
     preference = preference_of(prefer, settings)
     terms = await submission.job_options(body)
@@ -324,6 +326,8 @@ async def rerun_job(
         return before
     source = destination = control = send_to = None
     if body.destination is not None and kind_of((await jobs.get(job_id)).service).has_rows:
+        if not with_results:  # the reference may be readable to the caller
+            raise ScopeMissing(READ)
         send_to = await checked_destination(_sent_to(body.destination), jobs)
     elif body.destination is not None:
         for name in ("overwrite", "csv_formulas"):

@@ -65,6 +65,6 @@ def entry_document(entry: Release) -> dict[str, Any]:
         "risk": entry.risk,
         "reason": entry.reason,
         "epsilon": entry.epsilon
-        and {name: value for name, value in entry.epsilon.items() if value is not None},
+        and {name: value for name, value in entry.epsilon.items() if value is not None and name != "draw"},
     }
     return {name: value for name, value in document.items() if value is not None}

@@ -65,10 +65,11 @@ def test_making_settings_touches_nothing(tmp_path: Path) -> None:
         ("engine", "dask", "needs ROWVEIL_SCHEDULER_ADDRESS"),
         ("engine", "cluster", "unknown engine 'cluster'"),
         ("auth", "maybe", "unknown auth 'maybe'"),
+        ("home", "", "names no folder; unset the variable"),
         ("workers", "0", "greater than or equal to 1"),
         ("slow_unit_factor", "0.5", "must be 0, or at least 1"),
         ("unit_repeats", "-1", "greater than or equal to 0"),
-        ("default_wait_seconds", "61", "must not be over max_wait_seconds"),
+        ("default_wait_seconds", "61", "ROWVEIL_DEFAULT_WAIT_SECONDS must not be over"),
     ],
 )
 def test_what_does_not_fit_is_refused(
@@ -134,7 +135,7 @@ def test_a_log_for_programs_has_each_request_and_one_for_people_does_not() -> No
 @pytest.mark.parametrize(
     ("name", "value", "reason"),
     [
-        ("JOB_RETENTION", "60", "job_retention must not be under result_retention"),
+        ("JOB_RETENTION", "60", "ROWVEIL_JOB_RETENTION must not be under"),
         ("WEBHOOK_NETWORKS", "10.0.0.0/8,10.1.2.3/8", "a network is like 10.20.0.0/16"),
         ("LOG_FORMAT", "xml", "'text' or 'json'"),
         ("CALLER_JOBS", "0", "greater than or equal to 1"),

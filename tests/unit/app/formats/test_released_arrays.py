@@ -157,6 +157,26 @@ def test_data_beneath_nulls_are_not_in_the_file(array: pa.Array) -> None:
         assert pa.ipc.open_stream(content).read_all()["v"].to_pylist() == array.to_pylist()
 
 
+@pytest.mark.parametrize("ordered", [False, True])
+def test_members_of_a_struct_with_nulls_keep_their_types(ordered: bool) -> None:
+    """Dictionaries and wide decimals; the rows of a struct that is null have no entry."""
+    words = pa.DictionaryArray.from_arrays(
+        pa.array([1, 0, None, 1], pa.int8()), pa.array(["a", "b"]), ordered=ordered
+    )
+    fields = [pa.field("word", words.type), pa.field("number", pa.decimal256(1, 0))]
+    array = pa.StructArray.from_arrays(
+        [words, pa.array([1, 2, 3, 4]).cast(pa.decimal256(20, 0)).cast(pa.decimal256(1, 0))],
+        fields=fields,
+        mask=pa.array([False, True, False, False]),
+    )
+    for part in (array, array[1:], array[1:2]):
+        released = released_array(part)
+        assert released.type == array.type
+        assert released.to_pylist() == part.to_pylist()
+        if not ordered:
+            assert "a" not in released.field("word").dictionary.to_pylist()
+
+
 @pytest.mark.parametrize("nulls", [False, True])
 def test_booleans_and_numbers_keep_their_values(nulls: bool) -> None:
     generator = np.random.default_rng(5)

@@ -51,9 +51,9 @@ def test_percent(share: float, words: str) -> None:
 
 
 def test_short() -> None:
-    """Large numbers are given in thousands, millions and billions."""
-    assert [short(value) for value in (0, 0.25, 9999, 12500, -2e6, 3e9)] == [
-        "0", "0.25", "9999", f"12.5{SPACE}k", f"\u22122{SPACE}M", f"3{SPACE}G",
+    """Large numbers are given in thousands, millions and billions, the largest as powers of ten."""
+    assert [short(value) for value in (0, 0.25, 9999, 12500, -2e6, 3e9, 9e15)] == [
+        "0", "0.25", "9999", f"12.5{SPACE}k", f"\u22122{SPACE}M", f"3{SPACE}G", "9.00 \u00d7 10¹⁵",
     ]  # fmt: skip
 
 

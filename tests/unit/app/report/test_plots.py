@@ -64,6 +64,19 @@ def test_intervals_of_any_size_are_drawn(edges: list[Any]) -> None:
     assert "nan" not in str([bar.attributes for bar in drawing.all("rect")])
 
 
+def test_large_whole_numbers_differ_and_do_not_overlap() -> None:
+    """Labels of the axis and rows of the table have all digits where fewer would be the same."""
+    edges = [9007199250000000.0, 9007199255000000.0, 9007199260000000.0]
+    given = {"field": "x", "kind": "number", "edges": edges, "source": [12, 8], "destination": [11, 9]}
+    [picture] = distributions([given], 5)
+    labels = [text.text for text in read(picture.drawings[0]).all("text")][-2:]
+    assert labels == ["9007199250000000", "9007199260000000"]
+    assert len({row[0] for row in picture.table.rows}) == 2
+    exact = ["-4611686000000000000", "-4611681500000000000"]
+    drawing = histogram(edges=[-4.6e18, -4.5e18], edge_labels=exact, source=[12], destination=[11])
+    assert [text.text for text in drawing.all("text", "small")] == exact
+
+
 def test_dates_are_shown_as_dates() -> None:
     """Dates are shown at the axis, in words and in the table, never as days since 1970."""
     dates = ["2020-01-01", "2020-06-30", "2020-12-27"]

@@ -6,15 +6,19 @@ from typing import Any
 import pytest
 
 from app.worker import release_check
-from app.worker.digest_sets import packed_digest
+from app.worker.digest_sets import draw_of, packed_digest
 from app.worker.release_check import composed_epsilon, known_risk
 from app.worker.tasks import EarlierSource, ReleaseQuestion
 
-A, B, C = (f"sha256:{digit * 64}" for digit in "abc")
+A, B = (f"sha256:{digit * 64}" for digit in "ab")
 
 RELEASED = packed_digest(A) + packed_digest(B)
 
-FAMILY = EarlierSource("family", (), RELEASED, 2, "2026-01-01T00:00:00+00:00", (1.0, None))
+FIRST, SECOND = (draw_of(b"k", seed, b"source") for seed in (b"1", b"2"))
+
+FAMILY = EarlierSource(
+    "family", (), RELEASED, 2, "2026-01-01T00:00:00+00:00", (1.0, None), draws=bytes.fromhex(FIRST)
+)
 
 
 def test_the_same_risk_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,12 +55,13 @@ def test_the_same_risk_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None
     assert known(task, one, "family", None, 2) == 1  # three are remembered
 
 
-def test_a_destination_of_before_adds_no_epsilon() -> None:
+def test_the_draws_of_before_add_no_epsilon() -> None:
     guarantee = {"epsilon": 2.0}
-    again = A
-    assert composed_epsilon(guarantee, again, FAMILY)["releases"] == 2
-    new = composed_epsilon(guarantee, C, FAMILY)
+    assert composed_epsilon(guarantee, FIRST, FAMILY)["releases"] == 2
+    new = composed_epsilon(guarantee, SECOND, FAMILY)
     assert (new["releases"], new["without"], new["all_releases"]) == (3, 1, None)
-    without = composed_epsilon(guarantee, again, FAMILY._replace(epsilons=()))
-    assert (without["releases"], without["without"]) == (2, 2)
-    assert composed_epsilon(guarantee, again, None)["all_releases"] == 2.0
+    finite = composed_epsilon(guarantee, SECOND, FAMILY._replace(epsilons=(1.0, 4.0)))
+    assert (finite["all_releases"], finite["draw"]) == (7.0, SECOND)
+    without = composed_epsilon(guarantee, SECOND, FAMILY._replace(epsilons=(), draws=b""))
+    assert (without["releases"], without["without"]) == (3, 2)
+    assert composed_epsilon(guarantee, FIRST, None)["all_releases"] == 2.0

@@ -20,6 +20,7 @@ from website.measures_page import measures_page
 from website.openapi_diff import allows_breaking, breaking_changes
 from website.paper_pages import paper_files
 from website.service_pages import page
+from website.settings_page import settings_page
 
 Json = dict[str, Any]
 
@@ -38,6 +39,7 @@ def derived_files(document: Json) -> dict[Path, bytes]:
         Path("openapi/openapi.json"): text,
         Path("app/help/navigation.json"): help_navigation(),
         Path("docs/measures.md"): measures_page().encode(),
+        Path("docs/settings.md"): settings_page().encode(),
         Path("docs/http-reference.md"): http_page(document).encode(),
         Path("docs/architecture-layers.svg"): layers_picture().encode(),
         Path("docs/deployment.svg"): deployment_picture().encode(),

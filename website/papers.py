@@ -11,8 +11,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.csv
 
+from providers import PROVIDERS
 from providers.attacks.figures import AttackResult
-from providers.attacks.suite import AttackOptions, MethodUsed, attack_release, attacks_stream
+from providers.attacks.suite import (
+    ATTACKS_REVISION,
+    AttackOptions,
+    MethodUsed,
+    attack_release,
+    attacks_stream,
+)
 
 ATTACKS = Path("docs/papers/attacks.json")
 """Stored figures, from which the tables of the pages are made."""
@@ -134,8 +141,14 @@ def measure(run: Run, table: pa.Table) -> dict[str, Any]:
         "service": run.service,
         "data": run.data,
         "parameters": run.parameters,
+        "revisions": revisions(run.service),
         "attacks": list(results(figures.attacks)),
     }
+
+
+def revisions(service: str) -> dict[str, int]:
+    """Return the revisions of attacks and service, on which the figures depend."""
+    return {"attacks": ATTACKS_REVISION, "service": PROVIDERS[service].revision}
 
 
 def read_table(folder: Path, data: str) -> pa.Table:
@@ -150,6 +163,8 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("services", nargs="*", help="services to measure again; default: all")
     given = parser.parse_args(arguments)
+    if unknown := set(given.services) - {run.service for run in RUNS}:
+        parser.error(f"there is no service {', '.join(sorted(unknown))}")
     folder = Path(os.environ.get("ROWVEIL_DATA", "../shared/data"))
     stored = json.loads(ATTACKS.read_text(encoding="utf-8")) if given.services and ATTACKS.exists() else []
     measured = []

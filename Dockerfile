@@ -38,6 +38,6 @@ VOLUME ["/var/lib/rowveil", "/var/cache/rowveil", "/tmp"]
 EXPOSE 8080
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=5s --start-period=120s \
-    CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8080/readyz', timeout=4)"]
+    CMD ["python", "-c", "import urllib.request as r; r.build_opener(r.ProxyHandler({})).open('http://127.0.0.1:8080/readyz', timeout=4)"]
 ENTRYPOINT ["python", "/opt/rowveil/app/deploy/start.py"]
 CMD ["serve"]

@@ -179,7 +179,8 @@ def _show_frontier(client: httpx.Client, rows: Sequence[Mapping[str, Any]]) -> N
     job = client.post("/v1/frontier", json=call, headers=PATIENT).raise_for_status().json()
     found = client.get(f"/v1/jobs/{job['id']}/report").raise_for_status().json()["frontier"]
     page = _save_page(client, job, "frontier.html")
-    print(f"\nWhich service? Of these {len(found['points'])}, * are beaten by no other; as a page: {page}")
+    print(f"\nWhich service? Of these {len(found['points'])}, no other one beats those with a *")
+    print(f"   by more than the uncertainty (in brackets: 95 % intervals); as a page: {page}")
     print(f"   risk {found['risk']}, utility {found['utility']}: of both, less is better")
     print(f"   {found['verdict']}")
     for point in found["points"]:
@@ -190,7 +191,15 @@ def _show_frontier(client: httpx.Client, rows: Sequence[Mapping[str, Any]]) -> N
         }
         mark = "" if point["dominated"] else " *"
         named = ", ".join(f"{name} {value}" for name, value in varied.items())
-        print(f"   {point['service']:<7} {named:<14} {point['risk']:.3f}  {point['utility']:.4f}{mark}")
+        risk, utility = (_with_interval(point, axis) for axis in ("risk", "utility"))
+        print(f"   {point['service']:<7} {named:<14} {risk:<24}  {utility}{mark}")
+
+
+def _with_interval(point: Mapping[str, Any], axis: str) -> str:
+    """Return a figure of a point with its interval, which one run of some figures does not have."""
+    interval = point.get(f"{axis}_interval")
+    within = f" ({interval['low']:.3f} to {interval['high']:.3f})" if interval else ""
+    return f"{point[axis]:.3f}{within}"
 
 
 def _save_page(client: httpx.Client, job: Mapping[str, Any], name: str) -> Path:

@@ -138,7 +138,7 @@ class Postgres:
         if self._migrated is None:
             # SQLAlchemy takes a second to import, and many tests need none.
             from app.settings import Settings
-            from app.store.sql.db import migrate
+            from app.store.sql.migration import migrate
 
             self._migrated = self._created()
             migrate(Settings(database_url=self._address(self._migrated)))

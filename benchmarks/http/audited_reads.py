@@ -26,7 +26,8 @@ from app.callers import Caller
 from app.jobs.stores import open_keys
 from app.jobs.transactions import JobTransactions
 from app.settings import Settings
-from app.store.sql.db import Database, migrate
+from app.store.sql.db import Database
+from app.store.sql.migration import migrate
 from benchmarks.harness import table
 from demo.service import running_service
 from tests.postgres import running_postgres

@@ -43,6 +43,12 @@ def lines(head: list[str], rows: list[list[str]]) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in written).replace("|  |", "| |")
 
 
+def with_interval(point: dict[str, Any], axis: str, digits: int) -> str:
+    interval = point[f"{axis}_interval"]
+    limits = f"{interval['low']:.{digits}f} to {interval['high']:.{digits}f}"
+    return f"{point[axis]:.{digits}f} ({limits})"
+
+
 def frontier_table(folder: Path) -> str:
     """The page states the result of its first call."""
     call = calls()[0]
@@ -64,7 +70,7 @@ def frontier_table(folder: Path) -> str:
         given = [
             f"`{name}` {json.dumps(point['parameters'][name])}" for name in varied & {*point["parameters"]}
         ]
-        figures = [f"{point['risk']:.3f}", f"{point['utility']:.4f}"]
+        figures = [with_interval(point, "risk", 3), with_interval(point, "utility", 4)]
         rows.append([point["service"], *given, *figures, "" if point["dominated"] else "yes"])
     figures = [f"risk: `{found['risk']}`", f"utility: `{found['utility']}`"]
     return lines(["service", "varied", *figures, "frontier"], rows)

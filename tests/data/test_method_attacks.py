@@ -16,7 +16,7 @@ from providers.attacks.suite import attacks_stream
 from providers.attacks.tables import AttackTables, MethodUsed
 from tests.data.test_real_tables import read
 from website.attack_tables import attack_sections, measured_runs, strongest_attacks
-from website.papers import RUNS, SEED, Run, results
+from website.papers import RUNS, SEED, Run, results, revisions
 
 pytestmark = pytest.mark.realdata
 
@@ -56,8 +56,12 @@ def test_stored_figures_are_measured_again(data_dir: Path, run: Run, attack: Any
 
 @pytest.mark.parametrize("service", PROVIDERS)
 def test_every_service_has_its_attacks_on_both_tables(service: str) -> None:
-    """The runs of the program are those that are stored; each has the attacks on the method."""
+    """The runs of the program are those that are stored; each has the attacks on the method.
+
+    A new revision of the attacks or of the service needs new figures: ``python -m website.papers SERVICE``.
+    """
     stored = measured_runs(service)
+    assert {str(each["revisions"]) for each in stored} == {str(revisions(service))}
     assert [(each["data"], each["parameters"]) for each in stored] == [
         (run.data, run.parameters) for run in RUNS if run.service == service
     ]

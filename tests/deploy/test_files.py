@@ -2,8 +2,12 @@
 
 import copy
 import json
+import re
 import shutil
 import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +53,48 @@ def environments() -> dict[str, dict[str, str]]:
     return found
 
 
+def health_commands() -> dict[str, list[str]]:
+    """Health checks that run Python in the container."""
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    found = re.search(r"^HEALTHCHECK.*?CMD (\[.*?\])$", dockerfile, re.MULTILINE | re.DOTALL)
+    assert found is not None
+    commands = {"Dockerfile": json.loads(found[1])}
+    for name, service in composed().items():
+        if "test" in service.get("healthcheck", {}):
+            commands[f"compose {name}"] = service["healthcheck"]["test"][1:]
+    for pod, spec in pods().items():
+        for container in spec["containers"]:
+            for kind in ("startupProbe", "readinessProbe", "livenessProbe"):
+                if command := container.get(kind, {}).get("exec", {}).get("command"):
+                    commands[f"pod {pod} {kind}"] = command
+    return {name: command for name, command in commands.items() if command[0] == "python"}
+
+
+class _Healthy(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        """Write nothing."""
+
+
+@pytest.mark.parametrize("name", health_commands())
+def test_a_health_check_goes_past_a_proxy(name: str) -> None:
+    """An operator may have set one for the container, such as by Docker's configuration."""
+    server = HTTPServer(("127.0.0.1", 0), _Healthy)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    code = re.sub(r"127\.0\.0\.1:\d+", f"127.0.0.1:{server.server_port}", health_commands()[name][2])
+    try:
+        checked = subprocess.run(
+            [sys.executable, "-c", code], env={"http_proxy": "http://127.0.0.1:1"}, check=False
+        )
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert checked.returncode == 0
+
+
 @pytest.mark.parametrize("whose", environments())
 def test_every_setting_is_one_and_together_they_start(whose: str) -> None:
     """No name is misspelt, and the settings are valid together in production."""
@@ -81,6 +127,17 @@ def test_a_container_of_compose_is_confined(name: str) -> None:
 def test_compose_shows_the_service_alone_and_to_this_machine_alone() -> None:
     published = {name: each["ports"] for name, each in composed().items() if "ports" in each}
     assert published == {"service": ["127.0.0.1:8080:8080"]}
+
+
+def test_a_pod_of_the_service_takes_connections_until_all_nodes_know_that_it_ends() -> None:
+    """Its grace time also covers running jobs and the final writes."""
+    pod = pods()["service"]
+    (container,) = pod["containers"]
+    code = container["lifecycle"]["preStop"]["exec"]["command"][2]
+    paused = re.fullmatch(r"import time; time\.sleep\((\d+)\)", code)
+    assert paused is not None
+    needed = float(paused[1]) + float(Settings.model_fields["shutdown_grace"].default) + 20
+    assert pod["terminationGracePeriodSeconds"] >= needed
 
 
 @pytest.mark.parametrize("name", pods())

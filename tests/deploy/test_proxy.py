@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import shutil
 import socket
 import ssl
@@ -25,6 +26,7 @@ from tests.free_port import free_port
 from tests.preloaded.processes import running_service
 
 CONFIGURATION = Path(__file__).parents[2] / "deploy" / "nginx" / "rowveil.conf"
+GUIDE = Path(__file__).parents[2] / "docs" / "deployment.md"
 NAME = "localhost"
 SHORT = 2
 """Seconds in place of the time limits, so that the tests need not wait for these."""
@@ -77,6 +79,7 @@ def adapted(text: str, port: int, address: str, certificates: Path) -> str:
         "/etc/nginx/tls/rowveil.pem": str(certificates / "tls.pem"),
         "/etc/nginx/tls/rowveil.key": str(certificates / "tls.key"),
         "server 127.0.0.1:8080;": f"server {httpx.URL(address).netloc.decode()};",
+        "/var/log/nginx/rowveil.log": str(certificates / "access.log"),
         "client_header_timeout 20s;": f"client_header_timeout {SHORT}s;",
         "client_body_timeout 20s;": f"client_body_timeout {SHORT}s;",
         "send_timeout 30s;\n    keepalive": f"send_timeout {SHORT}s;\n    keepalive",
@@ -85,7 +88,8 @@ def adapted(text: str, port: int, address: str, certificates: Path) -> str:
     }.items():
         assert text.count(shipped) == 1, shipped
         text = text.replace(shipped, here)
-    return text
+    [below_a_path] = re.findall(r"```nginx\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    return text.replace("    location / {", f"{below_a_path}    location / {{", 1)
 
 
 @pytest.fixture(scope="module")
@@ -177,6 +181,41 @@ def test_a_call_goes_through_over_tls(proxy: Proxy) -> None:
     assert answer.status_code == 400
 
 
+def test_a_service_below_a_path(proxy: Proxy) -> None:
+    """The page's addition to the configuration: links lead back below the path, and limits stay."""
+    with proxy.client() as client:
+        contract = client.get("/rowveil/openapi.json")
+        base = contract.url.join(contract.json()["servers"][0]["url"])
+        assert base.path == "/rowveil/"
+        started = client.post(base.join("v1/services/CDSWAP"), json=CALL, headers={"prefer": "wait=60"})
+        job = started.raise_for_status().url.join(started.headers["location"])
+        assert job == base.join(f"v1/jobs/{started.json()['id']}")
+        with client.stream("GET", f"{job}/events") as events:
+            assert events.headers["content-type"].startswith("text/event-stream")
+        content = b"a\n" + b"123456789\n" * 7_000_000  # more than a JSON body may have
+        sent = client.post(base.join("v1/buffers"), content=content, headers={"content-type": "text/csv"})
+        assert sent.status_code == 201
+        assert client.get(sent.headers["location"]).status_code == 200
+        refused = client.post(base.join("v1/services/CDSWAP"), content=content)
+        assert refused.json()["code"] == "content_too_large"
+
+
+def test_the_log_has_the_address_and_the_request_id_and_no_query(proxy: Proxy) -> None:
+    """An address of a caller is found by the id that the service's log and the audit have."""
+    with proxy.client() as client:
+        answer = client.get("/v1/jobs?label=Jane%20Doe", headers={"x-forwarded-for": "192.0.2.7"})
+    request_id = answer.headers["x-request-id"]
+    lines: list[str] = []
+    deadline = time.monotonic() + 30
+    while not lines and time.monotonic() < deadline:  # it is written after the response
+        log = (proxy.folder / "access.log").read_text()
+        lines = [line for line in log.splitlines() if line.endswith(f" {request_id}")]
+    (line,) = lines
+    assert re.match(r'127\.0\.0\.1 \[\S+\] "GET /v1/jobs" 200 \d+ [\d.]+ ', line)
+    assert "Jane" not in log
+    assert "192.0.2.7" not in log
+
+
 def test_old_tls_is_refused(proxy: Proxy) -> None:
     context = ssl.create_default_context(cafile=str(proxy.folder / "ca.pem"))
     with warnings.catch_warnings(action="ignore", category=DeprecationWarning):  # which is why
@@ -255,7 +294,7 @@ def test_a_caller_has_a_limit_of_connections(proxy: Proxy) -> None:
         with proxy.client() as client:
             answer = client.get("/livez")
     assert answer.status_code == 503
-    assert answer.headers["retry-after"] == "5"
+    assert answer.headers["retry-after"] == "2"
     assert answer.json()["code"] == "unavailable"
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 
 from demo.people import TYPES, people
-from tests.data.test_choosing_page import lines
+from tests.data.test_choosing_page import lines, with_interval
 from tests.docs.blocks import PAGES, blocks
 
 PAGE = PAGES / "choosing-a-method.md"
@@ -32,7 +32,8 @@ def frontier_table(client: httpx.Client) -> str:
 def line(point: dict[str, Any], varied: set[str]) -> list[str]:
     given = [f"`{name}` {json.dumps(value)}" for name, value in point["parameters"].items() if name in varied]
     kept = "" if point["dominated"] else "yes"
-    return [point["service"], *given[-1:], f"{point['risk']:.3f}", f"{point['utility']:.4f}", kept]
+    figures = with_interval(point, "risk", 3), with_interval(point, "utility", 4)
+    return [point["service"], *given[-1:], *figures, kept]
 
 
 def test_the_frontier_of_the_sample_table_is_as_documented(client: httpx.Client) -> None:

@@ -55,7 +55,7 @@ CONSOLE = ("*.js", "*.css", "*.html")
 
 QUOTING = ("docs/glossary.md", "docs/writing.md")
 """Pages that list the words in order to name them."""
-DERIVED = ("docs/services/", "docs/http-reference.md", "docs/measures.md")
+DERIVED = ("docs/services/", "docs/http-reference.md", "docs/measures.md", "docs/settings.md")
 """Pages made from the code, whose texts are checked there."""
 
 

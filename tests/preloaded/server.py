@@ -131,7 +131,7 @@ def _make_tables_once() -> None:
     """Migrate an empty SQLite database, so that forked services make their tables by the same statements."""
     from app.settings import Settings
     from app.store.sql import schema
-    from app.store.sql.db import migrate
+    from app.store.sql.migration import migrate
     from tests.new_tables import NewTables
 
     schema.upgrade = NewTables().upgrade

@@ -9,7 +9,7 @@ from providers.selection.axes import axis_of, why_not
 from providers.selection.figures import FIGURES, Taken, cannot_change
 
 LINKAGE, NARROW, CHANGED = (
-    FIGURES[name] for name in ("record_linkage.rate", "interval_sd.narrow.by_field", "changed_share")
+    FIGURES[name] for name in ("record_linkage.rate", "interval_sd.robust.by_field", "changed_share")
 )
 KNOWN = MeasureOptions(key_fields=("age", "sex"))
 

@@ -27,7 +27,8 @@ from app.jobs.states import State, Step, after, outcome_of, sources
 from app.settings import Settings
 from app.store.sql import idempotency, jobs, replicas
 from app.store.sql import usage as callers
-from app.store.sql.db import Database, Transaction, migrate
+from app.store.sql.db import Database, Transaction
+from app.store.sql.migration import migrate
 from app.store.sql.models import Base, IdempotencyKey, Job, Replica
 from tests.conftest import DATABASES, settings_on
 from tests.unit.app.store.test_store import NOW, job
@@ -159,10 +160,13 @@ class JobLife(RuleBasedStateMachine):
 
     @rule(claim=claims, step=st.sampled_from([Step.SUCCEED, Step.FAIL, Step.CANCEL, Step.REQUEUE]))
     def record(self, claim: tuple[str, int], step: Step) -> None:
-        """An end, or a way back into the queue, counts for the claim that holds the job, and once."""
+        """An end, or a way back into the queue, counts for the claim that holds the job, and once.
+
+        A run is cancelled at its caller's request only: it ends the job also if this is in the queue again.
+        """
         job_id, attempt = claim
         known = self.jobs.get(job_id)
-        holds = known is not None and (known.state, known.attempt) == (State.RUNNING, attempt)
+        holds = known is not None and known.state in sources(step) and known.attempt == attempt
         with self.database.write() as session:
             moved = self.move(session, job_id, sources(step), step, attempt)
             free = jobs.unnamed(session, [known.blob] if known and moved and step is not Step.REQUEUE else [])

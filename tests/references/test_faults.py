@@ -5,6 +5,7 @@ import os
 import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -249,13 +250,15 @@ def test_an_object_is_written_only_if_there_is_none(storage: Storage, size: int)
     assert not any(".part" in key for key in storage.keys("released"))
 
 
-@pytest.mark.parametrize("links", [True, False])
+@pytest.mark.parametrize("offers", ["links", "exclusive renames", "neither"])
 def test_a_file_is_written_only_if_there_is_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offers: str
 ) -> None:
     """A file system without hard links behaves in the same way."""
-    if not links:
+    if offers != "links":
         monkeypatch.setattr(os, "link", no_link)
+    if offers == "neither":
+        monkeypatch.setattr("app.store.reference_files._renamed_unless_taken", lambda *names: False)
     place, prefix = parse_reference(f"file://{tmp_path}/new.csv"), parse_prefix(f"file://{tmp_path}")
     write_file(place, prefix, [b"a", b"bc"], "job.1")
     write_file(place, prefix, [b"ab", b"c"], "job.2")  # an earlier attempt wrote the same
@@ -265,6 +268,26 @@ def test_a_file_is_written_only_if_there_is_none(
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"new.csv": b"abc"}
     write_file(place, prefix, [b"abd"], "job.4", overwrite=True)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"new.csv": b"abd"}
+
+
+def test_a_kill_without_hard_links_leaves_no_empty_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next attempt writes the file: an empty one of unknown origin would make it fail."""
+
+    class Killed(BaseException):
+        pass
+
+    def killed(*arguments: object, **options: object) -> None:
+        raise Killed
+
+    monkeypatch.setattr(os, "link", no_link)
+    place, prefix = parse_reference(f"file://{tmp_path}/new.csv"), parse_prefix(f"file://{tmp_path}")
+    with monkeypatch.context() as patch, suppress(Killed):
+        patch.setattr(os, "rename", killed)
+        write_file(place, prefix, [b"abc"], "job.1")
+    write_file(place, prefix, [b"abc"], "job.2", ["job.1"])
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"new.csv": b"abc"}
 
 
 def no_link(*arguments: object, **options: object) -> None:

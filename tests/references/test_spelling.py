@@ -137,7 +137,7 @@ def test_no_prefix_is_no_permission() -> None:
     ],
 )
 def test_a_prefix_that_is_none_is_refused_at_the_start(tmp_path: Path, name: str, text: str) -> None:
-    with pytest.raises(ValidationError, match=name):
+    with pytest.raises(ValidationError, match=f"ROWVEIL_{name.upper()}: "):
         Settings.model_validate({"home": tmp_path, name: text})
 
 

@@ -19,6 +19,9 @@ POLICY = "requests"
 _MOST_BUCKETS = 10_000
 """Number of buckets above which the full ones are dropped."""
 
+_ROUNDING = 1e-6
+"""Rounding errors of the clock's seconds, in tokens and in seconds, are smaller."""
+
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
@@ -61,10 +64,10 @@ class Rates:
         if len(self._full_at) > _MOST_BUCKETS:
             self._full_at = {name: full for name, full in self._full_at.items() if full > now}
         full_at = max(now, self._full_at.get(owner, now)) + 1 / self._rate
-        left = math.floor(self._burst - (full_at - now) * self._rate + 1e-6)
+        left = math.floor(self._burst - (full_at - now) * self._rate + _ROUNDING)
         if left < 0:
             self._metrics.limited.labels(POLICY).inc()
-            seconds = max(1, math.ceil(full_at - now - self._burst / self._rate))
+            seconds = max(1, _whole_seconds(full_at - now - self._burst / self._rate))
             raise LimitReached(
                 f"a caller sends at most {self._burst} requests at once and {self._rate:g} a second after "
                 "that (ROWVEIL_CALLER_REQUEST_RATE); wait, or poll less often with 'Prefer: wait'",
@@ -75,8 +78,13 @@ class Rates:
                 self._window,
             )
         self._full_at[owner] = full_at
-        return Allowance(self._burst, left, math.ceil(full_at - now), self._window)
+        return Allowance(self._burst, left, _whole_seconds(full_at - now), self._window)
 
     @property
     def _window(self) -> int:
-        return math.ceil(self._burst / self._rate)
+        return _whole_seconds(self._burst / self._rate)
+
+
+def _whole_seconds(seconds: float) -> int:
+    """Round up. ``(now + 1000.0) - now`` may exceed 1000 by a rounding error, which must not add a second."""
+    return math.ceil(seconds - _ROUNDING)

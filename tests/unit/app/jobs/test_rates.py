@@ -94,6 +94,21 @@ def test_a_slow_rate_names_the_seconds_after_which_a_request_passes() -> None:
     assert taken(limits, "a") == 1
 
 
+@pytest.mark.parametrize("now", [24.1, 1100.3, 1600.7, 3_000_000.1, 100_000_000.3])
+def test_rounding_of_the_clock_adds_no_second(now: float) -> None:
+    clock = Clock()
+    seconds = []
+    for step in range(200):
+        clock.now = now + step * 0.7
+        limits, _ = rates(clock, rate=0.001, burst=1)
+        allowance = limits.take("a")
+        assert allowance is not None
+        with pytest.raises(LimitReached) as caught:
+            limits.take("a")
+        seconds += [allowance.seconds, allowance.window, caught.value.seconds]
+    assert set(seconds) == {1000}
+
+
 def test_a_rate_of_zero_limits_nothing() -> None:
     limits, _ = rates(Clock(), rate=0.0)
     assert limits.take("a") is None

@@ -24,7 +24,7 @@ from providers.binning.out_of_core import (
     run_in_cells,
 )
 from providers.binning.swap import BinParams
-from providers.out_of_core.samplesort import UnitCuts, UnitParts, sorted_spools
+from providers.out_of_core.samplesort import RowSample, UnitCuts, UnitParts, sorted_spools
 from providers.params import SwapParams
 from providers.progress import Progress, no_progress, sub_progress
 from providers.provider import Division, Prepared, Run, Sharing, StreamedSection, UnitResult
@@ -73,14 +73,17 @@ def sharing_of_cells(cells: Cells[P]) -> Sharing[P]:
         axes = cells.axes(run.params, numbers) if rows.count else []
         merge = cells.merge(run.params)
         finding = sub_progress(progress, 0.3, 0.9)
-        grid = CellGrid.of_numbers(numbers, axes, merge, swap, run.resources, finding)
+        divides = wanted > 1 and rows.count > wanted
+        sample = RowSample.for_units(rows.count, wanted, swap.sizes.unit_rows) if divides else None
+        drawing = iter if sample is None else sample.drawing
+        grid = CellGrid.of_numbers(numbers, axes, merge, swap, run.resources, finding, drawing)
         cuts = None
         piece_files: tuple[int, ...] = ()
-        if wanted > 1 and rows.count > wanted:
+        if sample is not None:
+            if not merge:  # else the rows were read to find singletons
+                sample.read(rows, numbers.names)
             labels = grid.grouping(numbers, swap.row).labels
-            cuts = UnitCuts.of_rows(
-                rows, numbers.names, labels, wanted, swap.sizes.unit_rows, whole_labels=True
-            )
+            cuts = UnitCuts.of_sample(sample, labels, wanted, whole_labels=True)
             piece_files = UnitParts(cuts, numbers.names, labels, swap.row).firsts[:-1]
         units = 1 if cuts is None else wanted
         common = _Common(numbers.ranges, grid, cuts)

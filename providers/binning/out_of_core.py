@@ -7,17 +7,19 @@ few numbers for each cell with rows, independent of the number of rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from providers.arrays import BoolArray, Float64Array, Int64Array, UInt64Array
+from providers.binning.cell_sums import CellSums, new_cell_sums
 from providers.binning.grid import Axis, cell_ids, grid_figures
 from providers.binning.mean_tree import MeanTree
 from providers.binning.privacy import P_PRIVACY_KEY, depths_publishable, minimal_depths, privacy_of_mews
-from providers.binning.singletons import NOTHING_TO_MERGE_INTO, add_up, widths_of
+from providers.binning.singletons import NOTHING_TO_MERGE_INTO, widths_of
 from providers.binning.values import (
     SUMMED,
     FieldValues,
@@ -27,7 +29,6 @@ from providers.binning.values import (
     standard_deviation,
     unusable_values,
 )
-from providers.errors import SourceError
 from providers.kernels.radix_sort import radix_runs
 from providers.out_of_core.partitions import Rows, numbered, row_numbers
 from providers.params import SwapParams
@@ -44,11 +45,8 @@ from providers.swapping.participation import REASONS
 from providers.tables.columns import take_rows
 from providers.tables.numbers import float_values
 
-_MEMORY_DIVISOR = 4
-"""The statistics of all cells take at most the memory budget divided by this."""
-
-_FEW_CELLS = 1 << 12
-"""Number of cells whose statistics are kept with any memory budget."""
+Drawing: TypeAlias = "Callable[[Iterator[pa.Table]], Iterator[pa.Table]]"
+"""Callback that yields the same tables, and may draw rows from them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +241,7 @@ class CellGrid:
     @classmethod
     def of_numbers(
         cls, numbers: Numbers, axes: Sequence[Axis], merge: bool, run: SwapRun, resources: Resources,
-        progress: Progress,
+        progress: Progress, drawing: Drawing = iter,
     ) -> CellGrid:  # fmt: skip
         """Find the singletons of a grid and the bins that they join.
 
@@ -256,6 +254,8 @@ class CellGrid:
         run : SwapRun
         resources : Resources
         progress : Progress
+        drawing : callable
+            Passes the tables with the rows on, if they are read.
 
         Raises
         ------
@@ -266,8 +266,9 @@ class CellGrid:
             return cls(tuple(axes), merge, None, None)
         grouping = CellGrouping(numbers, axes, run.row)
         reading = sub_progress(progress, 0.0, 0.7)
-        sums = _CellSums.of_rows(numbers, axes, grouping, run.row, resources, reading)
-        merged = sums.merged(sub_progress(progress, 0.7, 1.0))
+        tables = drawing(numbers.rows.read(numbers.names))
+        sums = _cell_sums(tables, numbers, axes, grouping, run.row, resources, reading)
+        merged = _merged(sums, sub_progress(progress, 0.7, 1.0))
         return cls(tuple(axes), merge, (sums.count, sums.singletons), merged)
 
     def grouping(self, numbers: Numbers, row: str) -> CellGrouping:
@@ -397,99 +398,35 @@ def not_finite(column: pa.ChunkedArray) -> BoolArray:
     return ~np.isfinite(float_values(column))
 
 
-class _CellSums:
-    """Cells that hold rows, in order of their ids: number of rows, sum of the rows in widths, smallest row.
+def _cell_sums(
+    tables: Iterator[pa.Table],
+    numbers: Numbers,
+    axes: Sequence[Axis],
+    grouping: CellGrouping,
+    row: str,
+    resources: Resources,
+    progress: Progress,
+) -> CellSums:
+    """Sum up all cells that hold rows; raise SourceError if they are too many for the memory budget."""
+    used, cuts = widths_of(axes)
+    sums = new_cell_sums([axis.cells for axis in axes], cuts, resources.memory_bytes)
+    done = 0
+    for table in tables:
+        if not table.num_rows:
+            continue
+        columns = [field.values for field in numbers.of_batch(table)]
+        sums.add(grouping.ids(table), row_numbers(table, row), [columns[index] for index in used])
+        done += table.num_rows
+        progress(done / numbers.rows.count, "finding singletons")
+    return sums.found()
 
-    Parameters
-    ----------
-    words : int
-        64-bit words of a cell id.
-    cuts : ndarray of float64, shape (fields that vary, 2)
-        Origin and width of each field.
-    most : int
-        Largest number of cells that fits the memory budget.
-    """
 
-    def __init__(self, words: int, cuts: Float64Array, most: int) -> None:
-        self._cuts = cuts
-        self._most = most
-        self._words: UInt64Array = np.zeros((words, 0), np.uint64)
-        self._sizes: Int64Array = np.zeros(0, np.int64)
-        self._sums: Float64Array = np.zeros((0, len(cuts)))
-        self._first: Int64Array = np.zeros(0, np.int64)
-
-    @classmethod
-    def of_rows(
-        cls,
-        numbers: Numbers,
-        axes: Sequence[Axis],
-        grouping: CellGrouping,
-        row: str,
-        resources: Resources,
-        progress: Progress,
-    ) -> _CellSums:
-        """Sum up all cells that hold rows; raise SourceError if they are too many for the memory budget."""
-        used, cuts = widths_of(axes)
-        cell_bytes = 48 + 40 * len(numbers.names)  # about: words, sums and the tree of the means
-        most = max(_FEW_CELLS, resources.memory_bytes // (_MEMORY_DIVISOR * cell_bytes))
-        sums: _CellSums | None = None
-        done = 0
-        for table in numbers.rows.read(numbers.names):
-            if not table.num_rows:
-                continue
-            ids = grouping.ids(table)
-            sums = sums or cls(len(ids), cuts, most)
-            columns = [field.values for field in numbers.of_batch(table)]
-            sums._add(ids, row_numbers(table, row), [columns[index] for index in used])
-            done += table.num_rows
-            progress(done / numbers.rows.count, "finding singletons")
-        assert sums is not None  # noqa: S101 - there is a row
-        return sums
-
-    @property
-    def count(self) -> int:
-        """Number of cells that hold rows."""
-        return len(self._sizes)
-
-    @property
-    def singletons(self) -> int:
-        """Number of cells of one row."""
-        return int(np.count_nonzero(self._sizes == 1))
-
-    def merged(self, progress: Progress) -> MergedSingletons | None:
-        """Find the nearest larger bin of each singleton; None if there is no singleton or no larger bin."""
-        single = self._sizes == 1
-        if not single.any() or single.all():
-            return None
-        means = self._sums[~single] / self._sizes[~single][:, np.newaxis]
-        nearest = MeanTree(means, no_progress).nearest(self._sums[single], progress)
-        ascending = np.argsort(self._first[single], kind="stable")
-        return MergedSingletons(
-            self._first[single][ascending], self._words[:, ~single][:, nearest[ascending]]
-        )
-
-    def _add(self, ids: UInt64Array, rows: Int64Array, columns: list[Float64Array]) -> None:
-        """Add the next rows of the table; the rows of a cell are summed in the order of their numbers."""
-        order, starts = radix_runs(list(ids))
-        known = self.count
-        words = np.concatenate([self._words, ids[:, order[starts[:-1]]]], axis=1)
-        sizes = np.concatenate([self._sizes, np.diff(starts)])
-        first = np.concatenate([self._first, rows[order[starts[:-1]]]])
-        sums = np.concatenate([self._sums, np.zeros((len(starts) - 1, len(self._cuts)))])
-        # The sort is stable: if a cell has two entries, the known one comes before that of this batch.
-        merged_order, cuts = radix_runs(list(words))
-        first_entry, last_entry = merged_order[cuts[:-1]], merged_order[cuts[1:] - 1]
-        if len(first_entry) > self._most:
-            raise SourceError(
-                f"more than {self._most} cells hold rows; to merge singletons, the means of all these "
-                "cells must fit in memory: widen the cells, or set 'singletons' to 'keep' or "
-                "'suppression'",
-                "/parameters/singletons",
-            )
-        self._words, self._first, self._sums = words[:, first_entry], first[first_entry], sums[first_entry]
-        self._sizes = sizes[first_entry] + np.where(last_entry == first_entry, 0, sizes[last_entry])
-        with_new_rows = np.flatnonzero(last_entry >= known)
-        cell_sums = self._sums[with_new_rows]
-        batch_cells = (last_entry[with_new_rows] - known).astype(np.int64)
-        add_up(columns, order, starts, batch_cells, self._cuts, cell_sums)
-        self._sums[with_new_rows] = cell_sums
+def _merged(sums: CellSums, progress: Progress) -> MergedSingletons | None:
+    """Find the nearest larger bin of each singleton; None if there is no singleton or no larger bin."""
+    single = sums.sizes == 1
+    if not single.any() or single.all():
+        return None
+    means = sums.sums[~single] / sums.sizes[~single][:, np.newaxis]
+    nearest = MeanTree(means, no_progress).nearest(sums.sums[single], progress)
+    ascending = np.argsort(sums.first[single], kind="stable")
+    return MergedSingletons(sums.first[single][ascending], sums.words[:, ~single][:, nearest[ascending]])

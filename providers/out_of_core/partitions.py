@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from providers.arrays import IndexArray, Int64Array, row_index_type
+from providers.kernels.counting_sort import rows_by_part
 from providers.storage import Source, Spool
 from providers.tables.columns import take_rows
 
@@ -31,16 +32,13 @@ def scatter(
     """
     if not len(parts):
         return
-    # Counting sort of short words by one thread; starting more threads would take longer.
-    order = np.argsort(parts.astype(np.uint16 if spool.parts < 2**16 else np.int64), kind="stable")
+    order, starts = rows_by_part(parts, spool.parts)
     if rows is not None:
         order = rows[order]
-    sizes = np.bincount(parts, minlength=spool.parts)
-    bounds = np.concatenate(([0], np.cumsum(sizes)))
     table = table.combine_chunks()  # otherwise each part would copy all rows
-    for part in np.flatnonzero(sizes).tolist():
+    for part in np.flatnonzero(np.diff(starts)).tolist():
         # A copy, not a view: buffered rows must not keep all the others in memory.
-        spool.add(part, take_rows(table, order[bounds[part] : bounds[part + 1]]))
+        spool.add(part, take_rows(table, order[starts[part] : starts[part + 1]]))
 
 
 class Span:

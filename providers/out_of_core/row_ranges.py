@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from providers.arrays import Int64Array
+from providers.arrays import Int64Array, row_index_type
 from providers.out_of_core.partitions import Span, scatter
 from providers.sections import PLACE, Section
 from providers.storage import Spool
@@ -62,13 +62,14 @@ class Ranges:
 
     def put(self, which: int, rows: Int64Array, columns: Sequence[pa.ChunkedArray], marks: Marks) -> None:
         """Store values and marks of some rows, for set `which` of the fields that move together."""
-        range_of_row, offset = np.divmod(rows, self.range_rows)
-        extra = [pa.array(offset.astype(np.uint32)), pa.array(marks)]
+        range_of_row = rows // self.range_rows
+        offset = (rows - range_of_row * self.range_rows).astype(np.uint32)
+        extra = [pa.array(offset), pa.array(marks)]
         table = pa.table([*columns, *extra], names=[str(number) for number in range(len(columns) + 2)])
         scatter(self._spools[which], range_of_row, table)
         dropped = np.flatnonzero(marks & self._drops)
         if len(dropped):
-            places = pa.table({PLACE: offset[dropped].astype(np.uint32)})
+            places = pa.table({PLACE: offset[dropped]})
             scatter(self._dropped, range_of_row[dropped], places)
 
     def get(self, which: int, number: int, rows: slice = slice(None)) -> tuple[list[pa.ChunkedArray], Marks]:
@@ -77,8 +78,8 @@ class Ranges:
         table = pa.concat_tables(spool.read(number))
         spool.clear(number)
         offset = table.column(table.num_columns - 2).to_numpy()
-        order = np.empty(len(offset), np.int64)
-        order[offset] = np.arange(len(offset))
+        order = np.empty(len(offset), row_index_type(len(offset)))
+        order[offset] = np.arange(len(offset), dtype=order.dtype)
         table = take_rows(table, order[rows])
         return table.columns[:-2], np.array(table.column(table.num_columns - 1).to_numpy())
 

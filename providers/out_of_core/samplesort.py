@@ -11,9 +11,9 @@ Frazer and McKellar 1970, doi:10.1145/321592.321600: samplesort.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +32,7 @@ Labels: TypeAlias = "Callable[[pa.Table], list[pa.ChunkedArray]]"
 _SAMPLED = 2**14
 """Approximate rows from which splitters are chosen."""
 
-_FEW_SPLITTERS = 6
+_FEW_SPLITTERS = 48
 """Up to this number of splitters, to compare a key with each of them takes less time than a binary search."""
 
 
@@ -67,8 +67,15 @@ class UnitCuts:
         whole_labels: bool,
     ) -> UnitCuts:  # fmt: skip
         """Cut rows into units of about equally many, each of which is sorted in parts of `part_rows` rows."""
-        parts = -(-rows.count // (units * part_rows))
-        splitters = splitting_rows(rows, controls, labels, units * parts)
+        sample = RowSample.for_units(rows.count, units, part_rows)
+        sample.read(rows, controls)
+        return cls.of_sample(sample, labels, units, whole_labels)
+
+    @classmethod
+    def of_sample(cls, sample: RowSample, labels: Labels, units: int, whole_labels: bool) -> UnitCuts:
+        """Cut rows as `of_rows` does, by a sample of them that was drawn for as many units."""
+        splitters = sample.splitting_rows(labels)
+        parts = sample.parts // units
         return cls(take_rows(splitters, np.arange(1, units) * parts - 1), splitters, whole_labels)
 
 
@@ -100,13 +107,14 @@ class UnitParts:
         own = Span([spool], first, self.firsts[-1])
         for table in tables:
             keys = table.select(self._columns)
-            scatter(own, self._units.parts_of(keys) + self._splitters.parts_of(keys), table)
+            units, parts = parts_by([self._units, self._splitters], keys)
+            scatter(own, units + parts, table)
 
 
 def sorted_spools(spools: Sequence[Spool], first: int, stop: int) -> SortedRows:
     """Return the rows of adjacent parts of several spools, in the order of the parts and of the spools."""
     parts = Span(spools, first, stop - first)
-    return SortedRows(sum(parts.rows(part) for part in range(parts.parts)), _parts(parts))
+    return SortedRows(sum(parts.rows(part) for part in range(parts.parts)), _parts_in_order(parts))
 
 
 def sorted_parts(
@@ -136,14 +144,16 @@ def sorted_parts(
     if count == 1:
         yield pa.concat_tables(rows.read(fields))
         return
-    splitters = Splitters(splitting_rows(rows, controls, labels, count), labels, row)
+    sample = RowSample(rows.count, count)
+    sample.read(rows, controls)
+    splitters = Splitters(sample.splitting_rows(labels), labels, row)
     spool = scratch.spool(count, memory)
     for table in rows.read(fields):
         scatter(spool, splitters.parts_of(table.select([*controls, row])), table)
-    yield from _parts(spool)
+    yield from _parts_in_order(spool)
 
 
-def _parts(spool: Spool) -> Iterator[pa.Table]:
+def _parts_in_order(spool: Spool) -> Iterator[pa.Table]:
     """Yield the rows of each part that has some, and clear it."""
     for part in range(spool.parts):
         pieces = list(spool.read(part))
@@ -152,17 +162,47 @@ def _parts(spool: Spool) -> Iterator[pa.Table]:
             yield pa.concat_tables(pieces)
 
 
-def splitting_rows(rows: Rows, controls: Sequence[str], labels: Labels, parts: int) -> pa.Table:
-    """Choose sorted splitters, one fewer than `parts`, with about equally many rows between them."""
-    step = max(1, rows.count // max(_SAMPLED, 4 * parts))
-    pieces, before = [], 0
-    for table in rows.read(controls):
-        pieces.append(take_rows(table, np.arange(-before % step, table.num_rows, step)))
-        before += table.num_rows
-    sample = pa.concat_tables(pieces)
-    order = radix_order(label_keys(labels(sample)))
-    places = [len(order) * part // parts for part in range(1, parts)]
-    return take_rows(sample, order[np.array(places, np.int64)])
+class RowSample:
+    """Systematic sample of rows, one of every `step`, from which splitters are chosen.
+
+    Parameters
+    ----------
+    rows : int
+        Number of all rows.
+    parts : int
+        Number of parts to cut them into, with about equally many rows.
+    """
+
+    def __init__(self, rows: int, parts: int) -> None:
+        self.parts = parts
+        self._step = max(1, rows // max(_SAMPLED, 4 * parts))
+        self._taken: list[pa.Table] = []
+        self._seen = 0
+
+    @classmethod
+    def for_units(cls, rows: int, units: int, part_rows: int) -> Self:
+        """Return the sample for units of about equally many rows, sorted in parts of `part_rows` rows."""
+        return cls(rows, units * -(-rows // (units * part_rows)))
+
+    def read(self, rows: Rows, controls: Sequence[str]) -> None:
+        """Draw the sample from the rows; ``controls``: fields that the labels need."""
+        for _ in self.drawing(rows.read(controls)):
+            pass
+
+    def drawing(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+        """Yield the tables that hold the rows, in row order, and draw the sample from them."""
+        for table in tables:
+            places = np.arange(-self._seen % self._step, table.num_rows, self._step)
+            self._taken.append(take_rows(table, places))
+            self._seen += table.num_rows
+            yield table
+
+    def splitting_rows(self, labels: Labels) -> pa.Table:
+        """Choose sorted splitters, one fewer than the parts."""
+        sample = pa.concat_tables(self._taken)
+        order = radix_order(label_keys(labels(sample)))
+        places = [len(order) * part // self.parts for part in range(1, self.parts)]
+        return take_rows(sample, order[np.array(places, np.int64)])
 
 
 @dataclass(frozen=True)
@@ -176,26 +216,44 @@ class Splitters:
 
     def parts_of(self, table: pa.Table) -> npt.NDArray[np.int64]:
         """Return the part of each row: the number of splitters at or before it."""
-        count = self.rows.num_rows
-        if not count or not table.num_rows:
-            return np.zeros(table.num_rows, np.int64)
-        together = pa.concat_tables([self.rows.select(table.column_names), table])
-        keys = label_keys(self.labels(together))
-        if self.row is not None:
-            keys = packed([*keys, together.column(self.row).to_numpy().astype(np.uint64)])
-        parts = _places(keys[0][:count], keys[0][count:], "right")
-        if len(keys) == 1:
-            return parts
-        # The further keys decide only for rows whose first key is that of a splitter.
-        tied = np.flatnonzero(parts != _places(keys[0][:count], keys[0][count:], "left"))
-        if len(tied):
-            rows = np.concatenate([np.arange(count), count + tied])
-            # The sort is stable: a splitter precedes equal rows.
-            order: IndexArray = radix_order([key[rows] for key in keys])
-            preceding = np.empty(len(order), np.int64)
-            preceding[order] = np.cumsum(order < count)
-            parts[tied] = preceding[count:]
+        return parts_by([self], table)[0]
+
+
+def parts_by(splitters: Sequence[Splitters], table: pa.Table) -> list[npt.NDArray[np.int64]]:
+    """Return the part of each row by each set of splitters, which all have the same labels."""
+    counts = [each.rows.num_rows for each in splitters]
+    if not any(counts) or not table.num_rows:
+        return [np.zeros(table.num_rows, np.int64) for _ in splitters]
+    together = pa.concat_tables([*(each.rows.select(table.column_names) for each in splitters), table])
+    keys_by_row: dict[str | None, list[UInt64Array]] = {None: label_keys(splitters[0].labels(together))}
+    found, first = [], 0
+    for each, count in zip(splitters, counts, strict=True):
+        if each.row not in keys_by_row:
+            numbers = together.column(each.row).to_numpy().astype(np.uint64)
+            keys_by_row[each.row] = packed([*keys_by_row[None], numbers])
+        keys = keys_by_row[each.row]
+        own = [key[first : first + count] for key in keys]
+        found.append(_parts(own, [key[sum(counts) :] for key in keys]))
+        first += count
+    return found
+
+
+def _parts(splitters: Sequence[UInt64Array], keys: Sequence[UInt64Array]) -> npt.NDArray[np.int64]:
+    """Return the number of splitters at or before each row, by the keys of both in descending weight."""
+    parts = _places(splitters[0], keys[0], "right")
+    if len(keys) == 1:
         return parts
+    # The further keys decide only for rows whose first key is that of a splitter.
+    tied = np.flatnonzero(parts != _places(splitters[0], keys[0], "left"))
+    if len(tied):
+        count = len(splitters[0])
+        joined = [np.concatenate([own, key[tied]]) for own, key in zip(splitters, keys, strict=True)]
+        # The sort is stable: a splitter precedes equal rows.
+        order: IndexArray = radix_order(joined)
+        preceding = np.empty(len(order), np.int64)
+        preceding[order] = np.cumsum(order < count)
+        parts[tied] = preceding[count:]
+    return parts
 
 
 def _places(
@@ -204,7 +262,7 @@ def _places(
     """Return the number of splitters before each key; ``right``: equal ones count. They are ascending."""
     if len(splitters) > _FEW_SPLITTERS:
         return np.searchsorted(splitters, keys, side)
-    places = np.zeros(len(keys), np.int64)
+    places = np.zeros(len(keys), np.uint8)  # words of 64 bits would take four times as long
     for splitter in splitters:
-        places += keys > splitter if side == "left" else keys >= splitter
-    return places
+        places += (keys > splitter if side == "left" else keys >= splitter).view(np.uint8)
+    return places.astype(np.int64)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from providers.grouping.shuffle import ONE_BUCKET
@@ -250,15 +251,15 @@ def _align_to_blocks(
     candidates = [splitters.rows.slice(0, 0) for _ in range(count)]
     sizes = np.zeros(count + 1, np.int64)
     for table in rows.read(controls):
-        parts = splitters.parts_of(table)
-        sizes += np.bincount(parts, minlength=count + 1)
-        for index in range(count):
-            held, more = candidates[index], take_rows(table, np.flatnonzero(parts == index + 1))
-            if held.num_rows == group_rows:  # only rows before the last of them can take its place
-                last = Splitters(held.slice(group_rows - 1), splitters.labels, row)
-                more = take_rows(more, np.flatnonzero(last.parts_of(more) == 0))
-            if more.num_rows:
-                joined = pa.concat_tables([held, more])
+        bounds = _Bounds.of_candidates(splitters, candidates, group_rows)
+        spans = bounds.rows.parts_of(table)
+        sizes += bounds.part_sizes(spans)
+        near = np.flatnonzero(bounds.is_near[spans])
+        more, parts = take_rows(table, near), bounds.parts[spans[near]]
+        for index in range(count) if len(near) else ():
+            joining = take_rows(more, np.flatnonzero(parts == index + 1))
+            if joining.num_rows:
+                joined = pa.concat_tables([candidates[index], joining])
                 candidates[index] = _first_rows(joined, splitters.labels, row, group_rows)
     aligned, ranks = [], [0]
     for index, rank in enumerate(np.cumsum(sizes)[:-1].tolist()):
@@ -268,6 +269,37 @@ def _align_to_blocks(
             aligned.append(candidates[index].slice(up, 1))
             ranks.append(rank + up)
     return (pa.concat_tables(aligned) if aligned else None), tuple(ranks)
+
+
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    """Rows that bound spans of rows in the order of the labels: splitters, and last candidates."""
+
+    rows: Splitters
+    parts: npt.NDArray[np.int64]
+    """Part of the splitters that each span is in."""
+    is_near: npt.NDArray[np.bool_]
+    """Whether rows of a span can be among the first rows of their part."""
+
+    @classmethod
+    def of_candidates(cls, splitters: Splitters, candidates: Sequence[pa.Table], group_rows: int) -> _Bounds:
+        """Bound the rows that may become candidates: none after `group_rows` candidates of the same part."""
+        bounds, parts, is_near = [], [0], [False]
+        for index, held in enumerate(candidates):
+            bounds.append(splitters.rows.slice(index, 1))
+            parts.append(index + 1)
+            is_near.append(True)
+            if held.num_rows == group_rows:
+                bounds.append(held.slice(group_rows - 1).select(splitters.rows.column_names))
+                parts.append(index + 1)
+                is_near.append(False)
+        return cls(replace(splitters, rows=pa.concat_tables(bounds)), np.array(parts), np.array(is_near))
+
+    def part_sizes(self, spans: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the number of rows of each part of the splitters, from the span of each row."""
+        sizes = np.zeros(self.parts[-1] + 1, np.int64)
+        np.add.at(sizes, self.parts, np.bincount(spans, minlength=len(self.parts)))
+        return sizes
 
 
 def _first_rows(table: pa.Table, labels: Labels, row: str, count: int) -> pa.Table:

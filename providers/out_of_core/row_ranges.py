@@ -12,7 +12,7 @@ from providers.arrays import Int64Array, row_index_type
 from providers.out_of_core.partitions import Span, scatter
 from providers.sections import PLACE, Section
 from providers.storage import Spool
-from providers.tables.columns import take_rows
+from providers.tables.columns import scattered
 
 Marks = npt.NDArray[np.uint8]
 
@@ -77,11 +77,13 @@ class Ranges:
         spool = self._spools[which]
         table = pa.concat_tables(spool.read(number))
         spool.clear(number)
-        offset = table.column(table.num_columns - 2).to_numpy()
-        order = np.empty(len(offset), row_index_type(len(offset)))
-        order[offset] = np.arange(len(offset), dtype=order.dtype)
-        table = take_rows(table, order[rows])
-        return table.columns[:-2], np.array(table.column(table.num_columns - 1).to_numpy())
+        places = table.column(table.num_columns - 2).to_numpy().astype(row_index_type(self.range_rows))
+        start, stop, _ = rows.indices(len(places))
+        columns = [
+            scattered(column, places).slice(start, stop - start)
+            for column in table.columns[:-2] + table.columns[-1:]
+        ]
+        return columns[:-1], columns[-1].to_numpy()
 
     def marks(self, which: int, number: int) -> Marks:
         """Return the marks of a range, without deleting it."""

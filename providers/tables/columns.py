@@ -1,4 +1,4 @@
-"""Arrow columns as numpy words: null masks, take, put, gather.
+"""Arrow columns as numpy words: null masks, take, put, gather, scatter.
 
 A column keeps its type, whatever the type is; only its chunks may differ. Values of a fixed width are moved
 as machine words (`providers.swapping.exchange.exchange`), all others by Arrow's ``take``. The data of a null
@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from providers.arrays import BoolArray, IndexArray, Words
 from providers.errors import ParameterError, SourceError
-from providers.kernels.gather import gather
+from providers.kernels.gather import gather, scatter
 from providers.tables.encodings import run_end_decoded
 from providers.tables.equality import equality_codes
 from providers.tables.layouts import restored
@@ -317,6 +317,33 @@ def _slices(array: pa.Array) -> list[pa.Array]:
         slices.append(array.slice(start, max(end, start + 1) - start))
         start = max(end, start + 1)
     return slices
+
+
+def scattered(column: pa.ChunkedArray, places: IndexArray) -> pa.ChunkedArray:
+    """Return the column with the value of row i at ``places[i]``, in the same type.
+
+    Parameters
+    ----------
+    column : pa.ChunkedArray
+    places : ndarray of int32 or int64, shape (rows,)
+        Each row number once.
+
+    Notes
+    -----
+    O(rows). Words without nulls are written to their places, which takes less time than to invert the places
+    and let Arrow take the values.
+    """
+    if not is_words(column.type) or column.null_count:
+        rows = np.empty_like(places)
+        rows[places] = np.arange(len(places), dtype=places.dtype)
+        return take(column, pa.array(rows))
+    chunks = [words_of(chunk) for chunk in column.chunks]
+    moved = np.empty(len(places), chunks[0].dtype if chunks else np.uint8)
+    first = 0
+    for words in chunks:
+        scatter(words, places[first : first + len(words)], moved)
+        first += len(words)
+    return pa.chunked_array([words_array(moved, column.type, None)])
 
 
 def put(column: pa.ChunkedArray, rows: IndexArray, value: pa.Array) -> pa.ChunkedArray:

@@ -54,8 +54,9 @@ def sort_keys(column: pa.ChunkedArray, name: str = "") -> list[UInt64Array]:
 
     Notes
     -----
-    Keys count from the smallest value, so that the radix sort (`providers.kernels.radix_sort`) needs few
-    passes. O(rows), and O(d log d) for the d distinct values of a text field.
+    Keys count from the smallest value, and those of floats in units of the lowest bit that varies, which is
+    far up in whole numbers. So the radix sort (`providers.kernels.radix_sort`) needs few passes. O(rows), and
+    O(d log d) for the d distinct values of a text field.
     """
     check_orderable(pa.field(name, column.type))
     column = unwrapped(column)
@@ -135,35 +136,57 @@ def _word_keys(array: pa.Array, valid: BoolArray) -> UInt64Array:
         return np.subtract(signed, smallest).view(np.uint64)
     present = keys if valid.all() else keys[valid]
     if len(present):
-        smallest = np.empty(ranges_of(len(present)), np.uint64)
-        _smallest(present, smallest)
-        _count_from(keys, smallest.min())
+        ranges = ranges_of(len(present))
+        smallest, varying = np.empty(ranges, np.uint64), np.empty(ranges, np.uint64)
+        _find_range(present, smallest, varying)
+        bits = int(np.bitwise_or.reduce(varying))
+        constant = max(0, (bits & -bits).bit_length() - 1)
+        _count_from(keys, smallest.min(), np.uint64(constant))
     return keys
 
 
 @parallel
-def _smallest(keys, smallest):
-    """Write the smallest key of each of equal ranges; it is 2^64 - 1 for an empty range.
+def _find_range(keys, smallest, varying):
+    """Find the smallest key of each of equal ranges of rows, and the bits that vary.
 
-    `keys` is uint64 (rows,); `smallest`, uint64 (ranges,), is written.
+    Parameters
+    ----------
+    keys : uint64, shape (rows,)
+        At least one key.
+    smallest : uint64, shape (ranges,)
+        Receives the smallest keys; 2^64 - 1 for an empty range.
+    varying : uint64, shape (ranges,)
+        Receives the bits in which a key differs from the first key of all.
     """
     ranges = len(smallest)
     for chunk in prange(ranges):
         least = np.uint64(_LARGEST)
+        bits = np.uint64(0)
         for row in range(len(keys) * chunk // ranges, len(keys) * (chunk + 1) // ranges):
-            least = min(least, keys[np.uint64(row)])
+            key = keys[np.uint64(row)]
+            least = min(least, key)
+            bits |= key ^ keys[0]
         smallest[chunk] = least
+        varying[chunk] = bits
 
 
 @parallel(least=ROWS_OF_A_THREAD)
-def _count_from(keys, smallest):
-    """Subtract `smallest` from the keys, uint64 (rows,), in place."""
+def _count_from(keys, smallest, constant):
+    """Count the keys from the smallest one, in units of their lowest bit that varies, in place.
+
+    Parameters
+    ----------
+    keys : uint64, shape (rows,)
+        Written.
+    smallest, constant : uint64
+        Smallest key, and number of lowest bits that are the same in all keys.
+    """
     for row in prange(len(keys)):
-        keys[row] -= smallest
+        keys[row] = (keys[row] - smallest) >> constant
 
 
 def float_keys(words: Words) -> UInt64Array:
-    """Return keys that order floats; 0.0 and -0.0 have the same key, and so have all NaN."""
+    """Return keys that order floats; 0.0 and -0.0 have the same key, and so have all NaN, which are last."""
     bits = 8 * words.dtype.itemsize
     infinity = np.array(np.inf, f"f{words.dtype.itemsize}").view(words.dtype)
     keys = np.empty(len(words), np.uint64)
@@ -188,10 +211,11 @@ def _fill_float_keys(words, sign, infinity, keys):
         Written.
     """
     every_bit = sign | (sign - np.uint64(1))
+    nan = sign | infinity | ((infinity & (~infinity + np.uint64(1))) >> np.uint64(1))  # its lowest bits are 0
     for row in prange(len(words)):
         word = np.uint64(words[row])
         if (word & ~sign) > infinity:
-            keys[row] = every_bit  # NaN
+            keys[row] = nan
         elif word > sign:
             keys[row] = word ^ every_bit
         else:

@@ -230,7 +230,7 @@ def _cuts(
     tuple of int
         Rank of each unit's first row, if groups are formed by counting rows; else 0.
     """
-    if rows.count <= wanted:
+    if rows.count <= wanted or (group_rows and wanted == 1):
         return None, (0,)
     cuts = UnitCuts.of_rows(
         rows, grouping.controls, grouping.labels, wanted, part_rows, whole_labels=not group_rows

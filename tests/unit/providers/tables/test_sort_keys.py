@@ -31,6 +31,10 @@ def _keys() -> dict[str, list[npt.NDArray[np.uint64]]]:
         "both ends": [few % np.uint64(2) * np.uint64(2**64 - 1)],
         "floats": sort_keys(pa.chunked_array([random.normal(size=ROWS)])),
         "rounded floats": sort_keys(pa.chunked_array([random.normal(size=ROWS).round(1)])),
+        "whole floats": sort_keys(pa.chunked_array([random.integers(0, 90, ROWS).astype(float)])),
+        "whole floats of both signs": sort_keys(pa.chunked_array([random.integers(-9, 9, ROWS) * 0.25])),
+        "the same low bits": [(few << np.uint64(40)) | np.uint64(0x5A5A5A)],
+        "the same low bits, all words": [any_word | np.uint64(0xFFFFFF)],
         "several": [few, low % np.uint64(3), any_word >> np.uint64(40)],
         "constant among others": [few, np.zeros(ROWS, np.uint64), low],
     }

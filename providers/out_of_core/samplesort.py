@@ -13,13 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, Self, TypeAlias
+from typing import Self, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from providers.arrays import IndexArray, UInt64Array
+from providers.arrays import BoolArray, IndexArray, Int64Array, UInt64Array
 from providers.kernels.radix_sort import radix_order
 from providers.out_of_core.partitions import Rows, Span, scatter
 from providers.storage import Scratch, Spool
@@ -34,6 +33,8 @@ _SAMPLED = 2**14
 
 _FEW_SPLITTERS = 48
 """Up to this number of splitters, to compare a key with each of them takes less time than a binary search."""
+
+_NO_TIES: BoolArray = np.zeros(0, np.bool_)
 
 
 def label_keys(labels: Sequence[pa.ChunkedArray]) -> list[UInt64Array]:
@@ -214,12 +215,12 @@ class Splitters:
     row: str | None
     """Column that orders ties; None: equal labels stay in one part, whatever its size."""
 
-    def parts_of(self, table: pa.Table) -> npt.NDArray[np.int64]:
+    def parts_of(self, table: pa.Table) -> Int64Array:
         """Return the part of each row: the number of splitters at or before it."""
         return parts_by([self], table)[0]
 
 
-def parts_by(splitters: Sequence[Splitters], table: pa.Table) -> list[npt.NDArray[np.int64]]:
+def parts_by(splitters: Sequence[Splitters], table: pa.Table) -> list[Int64Array]:
     """Return the part of each row by each set of splitters, which all have the same labels."""
     counts = [each.rows.num_rows for each in splitters]
     if not any(counts) or not table.num_rows:
@@ -238,31 +239,34 @@ def parts_by(splitters: Sequence[Splitters], table: pa.Table) -> list[npt.NDArra
     return found
 
 
-def _parts(splitters: Sequence[UInt64Array], keys: Sequence[UInt64Array]) -> npt.NDArray[np.int64]:
+def _parts(splitters: Sequence[UInt64Array], keys: Sequence[UInt64Array]) -> Int64Array:
     """Return the number of splitters at or before each row, by the keys of both in descending weight."""
-    parts = _places(splitters[0], keys[0], "right")
-    if len(keys) == 1:
-        return parts
+    parts, ties = _places(splitters[0], keys[0], len(keys) > 1)
     # The further keys decide only for rows whose first key is that of a splitter.
-    tied = np.flatnonzero(parts != _places(splitters[0], keys[0], "left"))
-    if len(tied):
+    if len(ties):
         count = len(splitters[0])
-        joined = [np.concatenate([own, key[tied]]) for own, key in zip(splitters, keys, strict=True)]
+        joined = [np.concatenate([own, key[ties]]) for own, key in zip(splitters, keys, strict=True)]
         # The sort is stable: a splitter precedes equal rows.
         order: IndexArray = radix_order(joined)
         preceding = np.empty(len(order), np.int64)
         preceding[order] = np.cumsum(order < count)
-        parts[tied] = preceding[count:]
+        parts[ties] = preceding[count:]
     return parts
 
 
-def _places(
-    splitters: UInt64Array, keys: UInt64Array, side: Literal["left", "right"]
-) -> npt.NDArray[np.int64]:
-    """Return the number of splitters before each key; ``right``: equal ones count. They are ascending."""
+def _places(splitters: UInt64Array, keys: UInt64Array, wants_ties: bool) -> tuple[Int64Array, IndexArray]:
+    """Return the number of splitters at or before each key, and the rows whose key is a splitter's.
+
+    The splitters are ascending. There are no such rows unless they are wanted.
+    """
     if len(splitters) > _FEW_SPLITTERS:
-        return np.searchsorted(splitters, keys, side)
-    places = np.zeros(len(keys), np.uint8)  # words of 64 bits would take four times as long
+        places = np.searchsorted(splitters, keys, "right")
+        tied = places != np.searchsorted(splitters, keys, "left") if wants_ties else _NO_TIES
+        return places, np.flatnonzero(tied)
+    few = np.zeros(len(keys), np.uint8)  # words of 64 bits would take four times as long
+    tied = np.zeros(len(keys) if wants_ties else 0, np.bool_)
     for splitter in splitters:
-        places += (keys > splitter if side == "left" else keys >= splitter).view(np.uint8)
-    return places.astype(np.int64)
+        few += (keys >= splitter).view(np.uint8)
+        if wants_ties:
+            tied |= keys == splitter
+    return few.astype(np.int64), np.flatnonzero(tied)

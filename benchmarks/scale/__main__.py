@@ -5,7 +5,7 @@ from pathlib import Path
 
 from app.capacity import costs as model
 from app.capacity.costs import dumped, measured_costs
-from benchmarks.scale.measure import ROUNDS, growth, limits, measure_costs, prediction, scaling
+from benchmarks.scale.measure import FITS, ROUNDS, growth, limits, measure_costs, prediction, scaling
 from benchmarks.scale.tasks import CASES
 
 _FILE = Path(model.__file__).with_name("costs.json")
@@ -22,6 +22,12 @@ def main() -> None:
         "--rounds", type=int, default=ROUNDS, help="rounds of the scaling. Default: %(default)s"
     )
     parser.add_argument(
+        "--share",
+        type=float,
+        default=FITS,
+        help="their memory, as a share of what a run in memory takes. Default: %(default)s",
+    )
+    parser.add_argument(
         "--large", type=int, default=0, help="measure runs out of core on a table of this size"
     )
     parser.add_argument("--memory", type=int, default=10**9, help="their memory budget. Default: %(default)s")
@@ -32,7 +38,7 @@ def main() -> None:
             _FILE.write_bytes(dumped(costs))
     costs = measured_costs()
     if given.rows:
-        print(scaling(given.rows, costs, given.services, given.rounds), "\n")
+        print(scaling(given.rows, costs, given.services, given.rounds, given.share), "\n")
     if given.large:
         print(growth(given.large, given.memory, given.services), "\n")
     print(prediction(costs, given.services), "\n")

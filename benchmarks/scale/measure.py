@@ -51,7 +51,7 @@ WORKER_MEMORY = 2 * 10**9
 _SCALED_UNITS = 2
 """Units of the jobs whose scaling is measured: one for each worker, since every unit looks at all rows."""
 
-_FITS, _CUT = 0.6, 0.1
+FITS, _CUT = 0.6, 0.1
 """Memory budgets as shares of what a run in memory needs: units fit, and they do not."""
 
 
@@ -118,7 +118,7 @@ def costs_of(on: Bench, service: str) -> ServiceCosts:
         out_of_core = step("whole", runs)
     if scaling.sharing is None:
         return ServiceCosts(in_memory, out_of_core, (), ())
-    return ServiceCosts(in_memory, out_of_core, _divided(on, service, _FITS), _divided(on, service, _CUT))
+    return ServiceCosts(in_memory, out_of_core, _divided(on, service, FITS), _divided(on, service, _CUT))
 
 
 def _divided(on: Bench, service: str, share: float) -> tuple[StepCosts, ...]:
@@ -147,18 +147,24 @@ def _processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def scaling(rows: int, costs: Costs, services: Sequence[str] = tuple(CASES), rounds: int = ROUNDS) -> str:
+def scaling(
+    rows: int,
+    costs: Costs,
+    services: Sequence[str] = tuple(CASES),
+    rounds: int = ROUNDS,
+    share: float = FITS,
+) -> str:
     """Run jobs on one worker and on two, and return times, speed-up and the model's times as Markdown.
 
-    The first run is not divided. All have the same memory, less than a run in memory takes. The times are
-    medians of the rounds; the speed-up is that of each round, its median and its range.
+    The first run is not divided. All have the same memory, this share of what a run in memory takes. The
+    times are medians of the rounds; the speed-up is that of each round, its median and its range.
     """
     lines = []
     with bench(1) as one, bench(2) as two:
         for service in services:
             if PROVIDERS[service].scaling.sharing is not None:
                 lines.append(
-                    [service, *_scaling_of(one, two, service, rows, costs.services[service], rounds)]
+                    [service, *_scaling_of(one, two, service, rows, costs.services[service], rounds, share)]
                 )
                 print("  ", *lines[-1], flush=True)
     header = [
@@ -174,14 +180,14 @@ def scaling(rows: int, costs: Costs, services: Sequence[str] = tuple(CASES), rou
 
 
 def _scaling_of(
-    one: Bench, two: Bench, service: str, rows: int, costs: ServiceCosts, rounds: int
+    one: Bench, two: Bench, service: str, rows: int, costs: ServiceCosts, rounds: int, share: float
 ) -> list[str]:
     cut = PROVIDERS[service].scaling.swap is not None
     needed = one.needed(service, rows)
-    memory = int(_FITS * needed) if cut else PLENTY
+    memory = int(share * needed) if cut else PLENTY
     contenders = ((one, 1), (one, _SCALED_UNITS), (two, _SCALED_UNITS))
     for on, units in contenders:
-        on.warm(service, _FITS if cut else 2.0, units)
+        on.warm(service, share if cut else 2.0, units)
     jobs = [[on.run(service, rows, memory, units) for on, units in contenders] for _ in range(rounds)]
     if len({job.digest for of_round in jobs for job in of_round}) != 1:
         raise RuntimeError(f"{service}: the destinations of {rows} rows differ")
@@ -217,9 +223,9 @@ def growth(rows: int, memory: int, services: Sequence[str] = tuple(CASES)) -> st
         with bench(1) as on:  # a store for each service: the largest tables take gigabytes
             on.warm(service, _CUT, 1)
             small = on.run(
-                service, rows // 10, min(memory // 10, int(_FITS * on.needed(service, rows // 10))), 1
+                service, rows // 10, min(memory // 10, int(FITS * on.needed(service, rows // 10))), 1
             )
-            large = on.run(service, rows, min(memory, int(_FITS * on.needed(service, rows))), 1)
+            large = on.run(service, rows, min(memory, int(FITS * on.needed(service, rows))), 1)
             least = 2 * on.source(service, rows).stored_bytes
         (figures,) = large.steps["whole"]
         lines.append(

@@ -36,7 +36,7 @@ def summed(cells: list[int], memory: int = 10**9) -> CellSums:
 def test_entries_of_all_cells_have_the_same_sums_as_sorted_ones(
     cells: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To the last bit, and as plain Python adds them."""
+    """They are equal to the last bit, and are what plain Python adds up."""
     dense = summed(cells)
     monkeypatch.setattr(cell_sums, "MOST_DENSE", 0)
     sparse = summed(cells)

@@ -11,7 +11,7 @@ from tests.every_type import COLUMNS
 @pytest.mark.parametrize("name", COLUMNS)
 @pytest.mark.parametrize("has_nulls", [False, True])
 def test_each_value_is_at_its_place(name: str, has_nulls: bool) -> None:
-    """In several chunks, with and without nulls: row ``places[i]`` of the result is row i."""
+    """Row ``places[i]`` of the result is row i, in several chunks, with and without nulls."""
     array = COLUMNS[name]
     chunks = [array, array.slice(1), array.slice(0, 0)]
     if not has_nulls:

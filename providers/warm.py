@@ -29,6 +29,7 @@ from providers.cores import available_cores
 from providers.grouping.large_groups import LargeGroup
 from providers.grouping.shuffle import ONE_BUCKET
 from providers.kernel_progress import compile_all
+from providers.kernels.counting_sort import rows_by_part
 from providers.measures.assessment import MeasureOptions, Release, assess
 from providers.neighbours import kdtree
 from providers.progress import no_progress
@@ -86,6 +87,7 @@ _PARAMETERS: dict[str, list[dict[str, Any]]] = {
 
 _BY_TWO: dict[str, Any] = {"distance_fields": ["plain", "wide"], "perturb_fields": ["plain"]}
 _OUT_OF_CORE: dict[str, list[dict[str, Any]]] = {
+    "MEWS": [{"swap_fields": ["plain", "wide"], "bins": 3}],  # few cells, each of which has an entry
     "RWN": [
         _BY_TWO | {"epsilon": 0.3},  # some neighbourhoods are not listed
         _BY_TWO | {"neighbours": "partition", "parts": 20, "within": "pairs", "sample_size": 20},
@@ -139,6 +141,7 @@ class _InMemory:
 
 def _warm_buckets() -> None:
     """Compile the kernels that only an out-of-core swap needs."""
+    rows_by_part(np.zeros(2, np.int64), 1)
     group = LargeGroup(_ROWS, 0, np.zeros(8, np.uint32), 0.5)
     (whole,) = group.ranges(_ROWS)
     group.pairing(whole, group.buckets(0, _ROWS))

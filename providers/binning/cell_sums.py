@@ -53,7 +53,7 @@ class CellSums:
         return int(np.count_nonzero(self.sizes == 1))
 
 
-class Adding(Protocol):
+class GrowingSums(Protocol):
     """Statistics that grow batch by batch."""
 
     def add(self, ids: UInt64Array, rows: Int64Array, columns: Sequence[Float64Array]) -> None:
@@ -73,7 +73,7 @@ class Adding(Protocol):
         """Return the statistics of all rows that were added."""
 
 
-def new_cell_sums(cells: Sequence[int], cuts: Float64Array, memory_bytes: int) -> Adding:
+def new_cell_sums(cells: Sequence[int], cuts: Float64Array, memory_bytes: int) -> GrowingSums:
     """Return empty statistics of a grid.
 
     Parameters

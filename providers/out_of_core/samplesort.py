@@ -18,7 +18,7 @@ from typing import Self, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from providers.arrays import BoolArray, IndexArray, Int64Array, UInt64Array
+from providers.arrays import IndexArray, Int64Array, UInt64Array
 from providers.kernels.radix_sort import radix_order
 from providers.out_of_core.partitions import Rows, Span, scatter
 from providers.storage import Scratch, Spool
@@ -33,8 +33,6 @@ _SAMPLED = 2**14
 
 _FEW_SPLITTERS = 48
 """Up to this number of splitters, to compare a key with each of them takes less time than a binary search."""
-
-_NO_TIES: BoolArray = np.zeros(0, np.bool_)
 
 
 def label_keys(labels: Sequence[pa.ChunkedArray]) -> list[UInt64Array]:
@@ -261,8 +259,8 @@ def _places(splitters: UInt64Array, keys: UInt64Array, wants_ties: bool) -> tupl
     """
     if len(splitters) > _FEW_SPLITTERS:
         places = np.searchsorted(splitters, keys, "right")
-        tied = places != np.searchsorted(splitters, keys, "left") if wants_ties else _NO_TIES
-        return places, np.flatnonzero(tied)
+        before = np.searchsorted(splitters, keys, "left") if wants_ties else places
+        return places, np.flatnonzero(places != before)
     few = np.zeros(len(keys), np.uint8)  # words of 64 bits would take four times as long
     tied = np.zeros(len(keys) if wants_ties else 0, np.bool_)
     for splitter in splitters:

@@ -139,8 +139,8 @@ class _InMemory:
         return iter(self._table.select(names).slice(start).to_batches())
 
 
-def _warm_buckets() -> None:
-    """Compile the kernels that only an out-of-core swap needs."""
+def _warm_swaps_out_of_core() -> None:
+    """Compile the kernels that all swaps out of core need, and no swap in memory."""
     rows_by_part(np.zeros(2, np.int64), 1)
     group = LargeGroup(_ROWS, 0, np.zeros(8, np.uint32), 0.5)
     (whole,) = group.ranges(_ROWS)
@@ -220,7 +220,7 @@ def _warm_provider(identifier: str, table: pa.Table) -> None:
         for _ in provider.scaling.swap(_InMemory(table), params, stream, no_progress, resources).pieces:
             pass
     if identifier not in _WITHOUT_SHUFFLE:
-        _warm_buckets()
+        _warm_swaps_out_of_core()
     if identifier == "RWN":
         _warm_upper_levels()
 

@@ -85,7 +85,7 @@ def test_only_services_that_shuffle_compile_the_shuffle(monkeypatch: pytest.Monk
     compiled: list[str] = []
     monkeypatch.setattr("providers.warm.record", lambda name: None)  # since some kernels are left out
     for name in ("LOCALITY", "DSWAP"):
-        monkeypatch.setattr("providers.warm._warm_buckets", lambda name=name: compiled.append(name))
+        monkeypatch.setattr("providers.warm._warm_swaps_out_of_core", lambda name=name: compiled.append(name))
         warm([name])
     assert compiled == ["DSWAP"]
 

@@ -10,6 +10,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -31,7 +32,7 @@ from providers.errors import SourceError
 from providers.grouping.groups import Groups
 from providers.kernels.exact_sum import Standard
 from providers.kernels.radix_sort import radix_order
-from providers.out_of_core.median_cut import CutKeys, StoredNode, cut_nodes, store_nodes
+from providers.out_of_core.median_cut import CutKeys, PointParts, StoredNode, cut_nodes, store_nodes
 from providers.params import SwapParams
 from providers.progress import Progress, no_progress, sub_progress
 from providers.provider import (
@@ -62,6 +63,9 @@ _SORTED_TABLES = 24
 _NODE_TABLES = 8
 """Memory is divided by this for the rows of a node that is cut into its parts in memory."""
 
+_BUFFERED_FRACTION = 20
+"""Memory is divided by this for the rows that are buffered before they are written."""
+
 _LEAST_ROWS = 64
 
 _TREE_BYTES = 64
@@ -85,6 +89,18 @@ class PartService(Generic[P]):
 
 
 @dataclass(frozen=True, slots=True)
+class Scale:
+    """Statistics of all rows, by which distances are measured."""
+
+    standards: tuple[Standard, ...]
+    """Mean and standard deviation of each field."""
+    spread: Spread
+
+
+_NO_ROWS = Scale((), Spread(0, 0.0))
+
+
+@dataclass(frozen=True, slots=True)
 class PartFigures:
     """Figures of some parts."""
 
@@ -97,28 +113,41 @@ class PartFigures:
 class _Node:
     """Adjacent parts with their rows."""
 
-    first: int
-    """Number of the first part."""
-    stop: int
+    parts: range
     points: StoredNode
 
-    def is_within(self, shares: Iterable[tuple[int, int]]) -> bool:
-        """Whether one of some ranges of parts has all parts of the node."""
-        return any(first <= self.first and self.stop <= stop for first, stop in shares)
 
-    def halves(self, cut: Iterator[StoredNode]) -> list[_Node]:
-        """Return the halves of the node; their rows are the next two of ``cut``."""
-        middle = middle_part(self.first, self.stop)
-        return [_Node(self.first, middle, next(cut)), _Node(middle, self.stop, next(cut))]
+@dataclass(frozen=True, slots=True)
+class _KeptNode:
+    """Node of a preparation, which is pickled between processes."""
+
+    parts: range
+    spool: int
+    """Number of the spool with the rows."""
+    spool_parts: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    """Data of a preparation. Its spool has one part with the rows of each node."""
+    """Data of a preparation, next to the spools with the rows of its nodes."""
 
-    spread: Spread
-    nodes: tuple[tuple[int, int], ...] = ()
-    """First part of each node and the end. A node has parts of one unit only."""
+    scale: Scale
+    nodes: tuple[_KeptNode, ...] = ()
+    """Nodes that have parts of one unit only."""
+
+
+@dataclass(frozen=True, slots=True)
+class _SourcePoints:
+    """Points of a source, in one part, which stay there."""
+
+    numbers: Numbers
+
+    def read(self, part: int) -> Iterator[pa.Table]:
+        """Read the fields and the row numbers."""
+        return self.numbers.rows.read(self.numbers.names)
+
+    def clear(self, part: int) -> None:
+        """Do nothing: a source is only read."""
 
 
 class PartRun(Generic[P]):
@@ -139,6 +168,7 @@ class PartRun(Generic[P]):
 
     def __init__(self, service: PartService[P], run: Run[P], ranges: NumberRanges | None = None) -> None:
         self._service, self._run = service, run
+        self._buffered = run.resources.memory_bytes // _BUFFERED_FRACTION
         source, params = run.source, run.params
         self.row = unused("row", source.schema.names)
         self.numbers = Numbers(source, params.swap_fields, params.nulls, self.row, ranges)
@@ -147,9 +177,6 @@ class PartRun(Generic[P]):
             source, service.swap(params, source.schema), names, run.stream, run.resources
         )
         self.rule = service.rule(params, rows, len(names))
-        self._dimensions = tuple(
-            unused(f"x{index}", [*source.schema.names, self.row]) for index in range(len(names))
-        )
         self._row_bytes = bytes_read(source, names) // max(1, source.rows) + 8 * len(names) + 8
         if rows:
             service.check(params, self.numbers.fields, rows)
@@ -158,7 +185,7 @@ class PartRun(Generic[P]):
 
     def _check_memory(self, rows: int) -> None:
         """Raise SourceError if a part does not fit in memory; the message names the number that does."""
-        row_bytes = 3 * self._row_bytes + 16 * len(self._dimensions) + _TREE_BYTES
+        row_bytes = 3 * self._row_bytes + 16 * len(self.numbers.names) + _TREE_BYTES
         most = max(_LEAST_ROWS, self._run.resources.memory_bytes // (2 * row_bytes))
         _, largest = self.rule.part_sizes(rows)
         if largest > most:
@@ -168,37 +195,33 @@ class PartRun(Generic[P]):
                 "/parameters/parts",
             )
 
-    def standards(self) -> list[Standard]:
-        """Return the statistics of each field, for which the source is read."""
+    def scale(self) -> Scale:
+        """Return the statistics of the fields, for which the source is read."""
         numbers = self.numbers
 
         def batches(name: str) -> Callable[[], Any]:
             return lambda: (numbers_of(table.column(name)) for table in numbers.rows.read(numbers.names))
 
-        return [Standard.of_batches(each.low, each.high, batches(each.name)) for each in numbers.fields]
+        standards = tuple(
+            Standard.of_batches(field.low, field.high, batches(field.name)) for field in numbers.fields
+        )
+        ranges = [(field.low, field.high) for field in numbers.fields]
+        spread = Spread.of_fields(ranges, standards, self._service.standardise(self._run.params))
+        return Scale(standards, spread)
 
-    def spread(self, standards: Sequence[Standard]) -> Spread:
-        """Return the spread of the fields."""
-        ranges = [(field.low, field.high) for field in self.numbers.fields]
-        return Spread.of_fields(ranges, standards, self._service.standardise(self._run.params))
-
-    def all_rows(self, standards: Sequence[Standard]) -> _Node:
-        """Return a node with all rows, of which there is at least one, and their coordinates."""
-        resources = self._run.resources
-        points = resources.scratch.spool(1, resources.memory_bytes // _MEMORY_FRACTION)
-        for table in self.numbers.rows.read(self.numbers.names):
-            points.add(0, self._with_points(table, standards))
-        return self._node(0, self.rule.parts, points, 0)
+    def all_rows(self) -> _Node:
+        """Return a node with all rows, of which there is at least one. They stay in the source."""
+        return self._node(range(self.rule.parts), _SourcePoints(self.numbers), (0,))
 
     def cut_apart(
-        self, rows: _Node, shares: Sequence[tuple[int, int]], kept: Scratch, progress: Progress
-    ) -> tuple[tuple[tuple[int, int], ...], Spool]:
-        """Cut all rows, which are cleared, into nodes that have parts of one unit only.
+        self, scale: Scale, units: Sequence[tuple[int, int]], kept: Scratch, progress: Progress
+    ) -> tuple[tuple[_KeptNode, ...], tuple[Spool, ...]]:
+        """Cut all rows into nodes that have parts of one unit only.
 
         Parameters
         ----------
-        rows : _Node
-        shares : sequence of (int, int)
+        scale : Scale
+        units : sequence of (int, int)
             First part of each unit and the end.
         kept : Scratch
             Space for the rows of the nodes.
@@ -206,51 +229,61 @@ class PartRun(Generic[P]):
 
         Returns
         -------
-        nodes : tuple of (int, int)
-            First part of each node and the end.
-        spool : Spool
-            One part with the rows of each node.
+        nodes : tuple of _KeptNode
+        spools : tuple of Spool
+            Their rows.
         """
+        shares = [range(first, stop) for first, stop in units]
 
         def is_shared(node: _Node) -> bool:
-            return not node.is_within(shares)
+            return not _is_within(node.parts, shares)
 
-        nodes = [rows]
-        while shared := sum(map(is_shared, nodes)):
-            progress((len(nodes) - shared) / (len(nodes) + shared), "cutting the rows apart")
-            nodes = self._cut(nodes, is_shared)
-        buffered = self._run.resources.memory_bytes // 20
-        spool = store_nodes([node.points for node in nodes], kept, buffered)
-        return tuple((node.first, node.stop) for node in nodes), spool
+        nodes = [self.all_rows()]
+        in_place: list[Spool] = []
+        while shared := [node.parts for node in nodes if is_shared(node)]:
+            progress((len(nodes) - len(shared)) / (len(nodes) + len(shared)), "cutting the rows apart")
+            is_last = all(_is_within(half, shares) for parts in shared for half in _halves(parts))
+            scratch = kept if is_last else self._run.resources.scratch
+            nodes, spool = self._cut(nodes, is_shared, scale, scratch)
+            in_place = [spool] if is_last else []
+        elsewhere = [node.points for node in nodes if node.points.spool not in in_place]
+        spools = [*in_place, *([store_nodes(elsewhere, kept, self._buffered)] if elsewhere else [])]
+        moved = itertools.count()
+        return tuple(
+            _KeptNode(node.parts, 0, node.points.parts)
+            if node.points.spool in in_place
+            else _KeptNode(node.parts, len(in_place), (next(moved),))
+            for node in nodes
+        ), tuple(spools)
 
-    def nodes_of(self, prepared: Prepared, share: tuple[int, int]) -> list[_Node]:
-        """Return the nodes of a unit; ``share``: its first part and the end."""
-        nodes = [
-            self._node(first, stop, prepared.spools[0], number)
-            for number, (first, stop) in enumerate(prepared.data.nodes)
+    def nodes_of(self, prepared: Prepared, unit: tuple[int, int]) -> list[_Node]:
+        """Return the nodes of a unit; ``unit``: its first part and the end."""
+        return [
+            self._node(kept.parts, prepared.spools[kept.spool], kept.spool_parts)
+            for kept in prepared.data.nodes
+            if _is_within(kept.parts, [range(*unit)])
         ]
-        return [node for node in nodes if node.is_within([share])]
 
     def exchange(
-        self, nodes: Sequence[_Node], spread: Spread, exchanger: Exchanger, progress: Progress
+        self, nodes: Sequence[_Node], scale: Scale, exchanger: Exchanger, progress: Progress
     ) -> PartFigures:
         """Cut nodes, which are cleared, into parts; form the bins of each part and exchange its rows."""
-        nodes = self._fitting(nodes, sub_progress(progress, 0.0, 0.4))
+        nodes = self._fitting(nodes, scale, sub_progress(progress, 0.0, 0.4))
         exchanging = sub_progress(progress, 0.4, 1.0)
-        parts = sum(node.stop - node.first for node in nodes)
+        parts = sum(len(node.parts) for node in nodes)
         within: list[float] = []
         for node in nodes:
-            tables = self._parts_of(node)
-            for _ in range(node.first, node.stop):
+            tables = self._parts_of(node, scale)
+            for _ in node.parts:
                 exchanging(len(within) / parts, "exchanging within parts")
-                within.append(self._exchange_part(next(tables), spread, exchanger))
+                within.append(self._exchange_part(next(tables), scale, exchanger))
         return PartFigures(exchanger.tally, tuple(within))
 
-    def _exchange_part(self, table: pa.Table, spread: Spread, exchanger: Exchanger) -> float:
+    def _exchange_part(self, table: pa.Table, scale: Scale, exchanger: Exchanger) -> float:
         """Form the bins of a part and exchange its rows. Return the sum of squares within the bins."""
-        points = self._points(table)
+        points = self._points(table, scale)
         bin_of = self.rule.bins(points, lambda share: None)
-        within = spread.within(points, bin_of)
+        within = scale.spread.within(points, bin_of)
         del points
         order = radix_order([bin_of.astype(np.uint64)])
         starts = np.concatenate(([0], np.cumsum(np.bincount(bin_of)))).astype(np.int64)
@@ -259,49 +292,58 @@ class PartRun(Generic[P]):
         exchanger.exchange_unit(table, Groups(table.num_rows, None, starts, identities))
         return within
 
-    def _fitting(self, nodes: Sequence[_Node], progress: Progress) -> list[_Node]:
-        """Cut nodes on disk, level by level, until each fits in memory or has one part."""
-        memory, rows = self._run.resources.memory_bytes, self.numbers.rows.count
-        fitting = max(_LEAST_ROWS, memory // (_NODE_TABLES * self._row_bytes))
+    def _fitting(self, nodes: Sequence[_Node], scale: Scale, progress: Progress) -> list[_Node]:
+        """Cut nodes out of core, level by level, until each fits in memory or has one part."""
+        resources, rows = self._run.resources, self.numbers.rows.count
+        fitting = max(_LEAST_ROWS, resources.memory_bytes // (_NODE_TABLES * self._row_bytes))
 
         def is_large(node: _Node) -> bool:
-            return node.points.rows > fitting and node.stop - node.first > 1
+            return node.points.rows > fitting and len(node.parts) > 1
 
         nodes = list(nodes)
         while large := [node.points.rows for node in nodes if is_large(node)]:
             progress(math.log(rows / max(large), rows), "cutting the rows into parts")
-            nodes = self._cut(nodes, is_large)
+            nodes, _ = self._cut(nodes, is_large, scale, resources.scratch)
         return nodes
 
-    def _cut(self, nodes: Sequence[_Node], is_cut: Callable[[_Node], bool]) -> list[_Node]:
-        """Return the nodes, some of which are cut in two."""
-        memory, scratch = self._run.resources.memory_bytes, self._run.resources.scratch
+    def _cut(
+        self, nodes: Sequence[_Node], is_cut: Callable[[_Node], bool], scale: Scale, scratch: Scratch
+    ) -> tuple[list[_Node], Spool]:
+        """Return the nodes, some of which are cut in two, and the spool with the rows of these halves."""
         places = self.rule.places(self.numbers.rows.count)
-        most = max(_LEAST_ROWS, memory // (_SORTED_TABLES * self._row_bytes))
+        most = max(_LEAST_ROWS, self._run.resources.memory_bytes // (_SORTED_TABLES * self._row_bytes))
         found = [node for node in nodes if is_cut(node)]
-        lefts = [places[middle_part(node.first, node.stop)] - places[node.first] for node in found]
-        keys = CutKeys(self._dimensions, self.row)
-        halves = iter(cut_nodes([node.points for node in found], lefts, keys, most, scratch, memory // 20))
-        return [each for node in nodes for each in (node.halves(halves) if is_cut(node) else [node])]
+        lefts = [places[_halves(node.parts)[0].stop] - places[node.parts.start] for node in found]
+        keys = CutKeys(len(self.numbers.names), partial(self._coordinate, scale), self.row)
+        points = [node.points for node in found]
+        halves, spool = cut_nodes(points, lefts, keys, most, scratch, self._buffered)
+        cut_points = iter(halves)
+        return [
+            each
+            for node in nodes
+            for each in (
+                [_Node(half, next(cut_points)) for half in _halves(node.parts)] if is_cut(node) else [node]
+            )
+        ], spool
 
-    def _node(self, first: int, stop: int, spool: Spool, spool_part: int) -> _Node:
-        """Return the parts ``first`` to ``stop`` with their rows, which are a part of a spool."""
+    def _node(self, parts: range, spool: PointParts, spool_parts: tuple[int, ...]) -> _Node:
+        """Return a node with its rows, which are some parts of a spool."""
         places = self.rule.places(self.numbers.rows.count)
         together = max(_LEAST_ROWS, self._run.resources.memory_bytes // (_MEMORY_FRACTION * self._row_bytes))
-        stored = StoredNode(places[stop] - places[first], spool, (spool_part,), together)
-        return _Node(first, stop, stored)
+        rows = places[parts.stop] - places[parts.start]
+        return _Node(parts, StoredNode(rows, spool, spool_parts, together))
 
-    def _parts_of(self, node: _Node) -> Iterator[pa.Table]:
+    def _parts_of(self, node: _Node, scale: Scale) -> Iterator[pa.Table]:
         """Yield the rows of each part of a node, ascending, and clear the node.
 
         Memory holds a node of several parts until the last one, and nothing of a node that is one part.
         """
-        if node.stop - node.first == 1:
+        if len(node.parts) == 1:
             yield node.points.in_row_order(self.row)
             return
-        places = self.rule.places(self.numbers.rows.count)[node.first : node.stop + 1]
+        places = self.rule.places(self.numbers.rows.count)[node.parts.start : node.parts.stop + 1]
         table = node.points.in_row_order(self.row)
-        for rows in parts_of(self._points(table), [place - places[0] for place in places]):
+        for rows in parts_of(self._points(table, scale), [place - places[0] for place in places]):
             yield take_rows(table, rows)
 
     def assembled(
@@ -344,18 +386,26 @@ class PartRun(Generic[P]):
             report.measures[P_PRIVACY_KEY] = privacy_of_meds(smallest, minimal_depth)
         return report
 
-    def _points(self, table: pa.Table) -> Float64Array:
+    def _points(self, table: pa.Table, scale: Scale) -> Float64Array:
         """Return the coordinates of rows; shape (fields, rows)."""
-        return np.ascontiguousarray([table.column(name).to_numpy() for name in self._dimensions])
+        return np.array([self._coordinate(scale, table, field) for field in range(len(self.numbers.names))])
 
-    def _with_points(self, table: pa.Table, standards: Sequence[Standard]) -> pa.Table:
-        """Append the coordinates of rows."""
+    def _coordinate(self, scale: Scale, table: pa.Table, field: int) -> Float64Array:
+        """Return the coordinates of rows by one field."""
+        values: Float64Array = numbers_of(table.column(self.numbers.names[field]))
         standardise = self._service.standardise(self._run.params)
-        for name, dimension, standard in zip(self.numbers.names, self._dimensions, standards, strict=True):
-            values: Float64Array = numbers_of(table.column(name))
-            column = standard.standardised(values) if standardise else values
-            table = table.append_column(dimension, pa.array(column))
-        return table
+        return scale.standards[field].standardised(values) if standardise else values
+
+
+def _halves(parts: range) -> tuple[range, range]:
+    """Return the parts on both sides of a cut."""
+    middle = middle_part(parts.start, parts.stop)
+    return range(parts.start, middle), range(middle, parts.stop)
+
+
+def _is_within(parts: range, units: Iterable[range]) -> bool:
+    """Whether one of some units has all of these parts."""
+    return any(unit.start <= parts.start and parts.stop <= unit.stop for unit in units)
 
 
 def swap_in_parts(service: PartService[P], run: Run[P], progress: Progress) -> StreamedResult:
@@ -369,12 +419,10 @@ def swap_in_parts(service: PartService[P], run: Run[P], progress: Progress) -> S
     exchanger = parts.swap.exchanger(spool)
     keep_absent(parts.numbers, exchanger)
     if not parts.numbers.rows.count:
-        return parts.assembled([spool], [PartFigures(exchanger.tally, ())], Spread(0, 0.0))
-    standards = parts.standards()
-    spread = parts.spread(standards)
-    nodes = [parts.all_rows(standards)]
-    figures = parts.exchange(nodes, spread, exchanger, sub_progress(progress, 0.1, 0.9))
-    return parts.assembled([spool], [figures], spread)
+        return parts.assembled([spool], [PartFigures(exchanger.tally, ())], _NO_ROWS.spread)
+    scale = parts.scale()
+    figures = parts.exchange([parts.all_rows()], scale, exchanger, sub_progress(progress, 0.1, 0.9))
+    return parts.assembled([spool], [figures], scale.spread)
 
 
 def sharing_of_parts(service: PartService[P]) -> Sharing[P]:
@@ -391,11 +439,10 @@ def sharing_of_parts(service: PartService[P]) -> Sharing[P]:
     def prepare(run: Run[P], progress: Progress, division: Division, kept: Scratch) -> Prepared:
         parts = PartRun(service, run, division.common)
         if not parts.numbers.rows.count:
-            return Prepared(_Prepared(Spread(0, 0.0)), ())
-        standards = parts.standards()
-        rows = parts.all_rows(standards)
-        nodes, spool = parts.cut_apart(rows, division.units, kept, progress)
-        return Prepared(_Prepared(parts.spread(standards), nodes), (spool,))
+            return Prepared(_Prepared(_NO_ROWS), ())
+        scale = parts.scale()
+        nodes, spools = parts.cut_apart(scale, division.units, kept, progress)
+        return Prepared(_Prepared(scale, nodes), spools)
 
     def work(run: Run[P], division: Division, number: int, spool: Spool) -> PartFigures:
         parts, prepared = PartRun(service, run, division.common), _prepared(run)
@@ -405,7 +452,7 @@ def sharing_of_parts(service: PartService[P]) -> Sharing[P]:
         if not prepared.spools:
             return PartFigures(exchanger.tally, ())
         nodes = parts.nodes_of(prepared, division.units[number])
-        return parts.exchange(nodes, prepared.data.spread, exchanger, no_progress)
+        return parts.exchange(nodes, prepared.data.scale, exchanger, no_progress)
 
     def assemble(
         run: Run[P], division: Division, done: Sequence[UnitResult], section: Section
@@ -419,7 +466,9 @@ def sharing_of_parts(service: PartService[P]) -> Sharing[P]:
         units: Sequence[PartFigures],
         sections: Sequence[AssemblyFigures],
     ) -> SwapResult:
-        return PartRun(service, run, division.common).finished(units, _prepared(run).data.spread, sections)
+        return PartRun(service, run, division.common).finished(
+            units, _prepared(run).data.scale.spread, sections
+        )
 
     return Sharing(divide, work, assemble, finish, prepare=prepare)
 

@@ -1,4 +1,4 @@
-"""Cut points on disk in two at a median, level by level.
+"""Cut points out of core in two at a median, level by level.
 
 A node is cut by its dimensions in descending order of width, ties by row number. Points are scattered by
 splitters from a sample, so that only those between two splitters are sorted. Two splitters are close to the
@@ -11,15 +11,19 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from providers.arrays import Float64Array, IndexArray
+from providers.arrays import Float64Array, IndexArray, Int64Array
 from providers.out_of_core.partitions import Span, scatter
+from providers.out_of_core.splitters import places
 from providers.storage import Scratch, Spool
 from providers.tables.columns import take_rows
+
+Coordinate: TypeAlias = "npt.NDArray[np.float64] | npt.NDArray[np.int32]"
 
 _SAMPLED = 2**14
 """Approximate number of sampled rows by which a node is cut."""
@@ -33,14 +37,31 @@ _AROUND = 2
 
 @dataclass(frozen=True)
 class CutKeys:
-    """Columns by which points are cut."""
+    """Keys by which points are cut."""
 
-    dimensions: tuple[str, ...]
-    """Names of the columns with coordinates."""
+    dimensions: int
+    """Number of dimensions."""
+    coordinate: Callable[[pa.Table, int], Coordinate]
+    """(points, dimension) -> coordinate of each point; it does not depend on the other points."""
     row: str
     """Name of the column with row numbers, which orders equal points."""
     widths: Callable[[Float64Array], Float64Array] = lambda ranges: ranges
     """(range of each dimension in a node) -> width of each; dimensions of width 0 are left out."""
+
+    def of_points(self, table: pa.Table, dimensions: Sequence[int]) -> list[npt.NDArray[Any]]:
+        """Return the keys of points, the most significant first: these dimensions, then the row number."""
+        row: npt.NDArray[Any] = table.column(self.row).to_numpy()
+        return [*(self.coordinate(table, dimension) for dimension in dimensions), row]
+
+
+class PointParts(Protocol):
+    """Points in several parts, each of which can be read repeatedly; a `Spool` is one."""
+
+    def read(self, part: int) -> Iterator[pa.Table]:
+        """Read a part's points."""
+
+    def clear(self, part: int) -> None:
+        """Delete a part's points."""
 
 
 @dataclass
@@ -48,7 +69,7 @@ class StoredNode:
     """Points that are cut together, in some parts of a spool."""
 
     rows: int
-    spool: Spool
+    spool: PointParts
     parts: tuple[int, ...]
     rows_together: int
     """Approximate rows that are scattered together; small batches would leave many small pieces."""
@@ -85,21 +106,23 @@ class StoredNode:
         The points are written to `parts` parts of the spool from `first` on, and to two further parts. Only
         the part that contains the median is sorted.
         """
-        sample, order = self._sample(keys)
-        by = [*order, keys.row]
-        splitters = take_rows(_sorted(sample, by), self._places(sample.num_rows, left, parts))
+        sample, by = self._sample(keys)
+        sampled = keys.of_points(sample, by)
+        order = np.lexsort(sampled[::-1])[self._places(sample.num_rows, left, parts)]
+        splitters = [key[order] for key in sampled]
         for table in self.pieces():
-            scatter(Span([spool], first, parts), _parts_of(table, splitters, by), table)
+            scatter(Span([spool], first, parts), _parts_of(table, splitters, keys, by), table)
         self.clear()
         sizes = np.array([spool.rows(first + part) for part in range(parts)])
         ends = np.cumsum(sizes)
         cut = int(np.searchsorted(ends, left, side="right"))
         before = int(ends[cut] - sizes[cut])
-        both = _sorted(pa.concat_tables(spool.read(first + cut)), by)
+        both = pa.concat_tables(spool.read(first + cut)).combine_chunks()
         spool.clear(first + cut)
+        order = np.lexsort(keys.of_points(both, by)[::-1])
         extra = first + parts
-        spool.add(extra, take_rows(both, np.arange(left - before)))
-        spool.add(extra + 1, take_rows(both, np.arange(left - before, both.num_rows)))
+        spool.add(extra, take_rows(both, order[: left - before]))
+        spool.add(extra + 1, take_rows(both, order[left - before :]))
         whole = range(first, first + parts)
         return (
             StoredNode(left, spool, (*whole[:cut], extra), self.rows_together),
@@ -115,27 +138,28 @@ class StoredNode:
         places = [sampled * part // equal for part in range(1, equal)] + around
         return np.sort(np.clip(np.array(places, np.int64), 0, sampled - 1))
 
-    def _sample(self, keys: CutKeys) -> tuple[pa.Table, list[str]]:
+    def _sample(self, keys: CutKeys) -> tuple[pa.Table, list[int]]:
         """Return a sample of the points, and the varying dimensions in descending order of width."""
         step = max(1, self.rows // _SAMPLED)
         sample, before = [], 0
-        low, high = (np.full(len(keys.dimensions), end) for end in (np.inf, -np.inf))
+        low, high = (np.full(keys.dimensions, end) for end in (np.inf, -np.inf))
         for table in self.pieces():
-            for index, name in enumerate(keys.dimensions):
-                values = table.column(name).to_numpy()
-                low[index], high[index] = min(low[index], values.min()), max(high[index], values.max())
+            for dimension in range(keys.dimensions):
+                values = keys.coordinate(table, dimension)
+                low[dimension] = min(low[dimension], values.min())
+                high[dimension] = max(high[dimension], values.max())
             sample.append(take_rows(table, np.arange(-before % step, table.num_rows, step)))
             before += table.num_rows
         widths = keys.widths(high - low)
-        widest = np.argsort(-widths, kind="stable")
-        return pa.concat_tables(sample), [keys.dimensions[index] for index in widest if widths[index] > 0.0]
+        widest = np.argsort(-widths, kind="stable").tolist()
+        return pa.concat_tables(sample).combine_chunks(), [each for each in widest if widths[each] > 0.0]
 
 
 def cut_nodes(
     nodes: Sequence[StoredNode], lefts: Sequence[int], keys: CutKeys, most: int, scratch: Scratch,
     buffered: int,
-) -> list[StoredNode]:  # fmt: skip
-    """Cut each node in two. Return the halves in order.
+) -> tuple[list[StoredNode], Spool]:  # fmt: skip
+    """Cut each node in two. Return the halves in order, and the spool in which all of them are.
 
     Parameters
     ----------
@@ -156,7 +180,7 @@ def cut_nodes(
     halves: list[StoredNode] = []
     for node, left, first, count in zip(nodes, lefts, firsts[:-1], parts, strict=True):
         halves += node.halves(keys, left, spool, first, count)
-    return halves
+    return halves, spool
 
 
 def store_nodes(nodes: Sequence[StoredNode], kept: Scratch, buffered: int) -> Spool:
@@ -169,26 +193,22 @@ def store_nodes(nodes: Sequence[StoredNode], kept: Scratch, buffered: int) -> Sp
     return spool
 
 
-def _sorted(table: pa.Table, by: list[str]) -> pa.Table:
-    """Sort a table by columns, the most significant first."""
-    return take_rows(table, _order(table, by))
+def _parts_of(
+    table: pa.Table, splitters: Sequence[npt.NDArray[Any]], keys: CutKeys, by: Sequence[int]
+) -> Int64Array:
+    """Return the part of each row: the number of splitters at or before it.
 
-
-def _order(table: pa.Table, by: list[str]) -> IndexArray:
-    """Return the stable ascending order of a table's rows."""
-    order: IndexArray = np.lexsort([table.column(name).to_numpy() for name in reversed(by)])
-    return order
-
-
-def _parts_of(table: pa.Table, splitters: pa.Table, by: list[str]) -> npt.NDArray[np.int64]:
-    """Return the part of each row: the number of splitters at or before it."""
-    key, cuts = table.column(by[0]).to_numpy(), splitters.column(by[0]).to_numpy()
-    parts: npt.NDArray[np.int64] = np.searchsorted(cuts, key, side="left")
-    tied = np.flatnonzero(parts < np.searchsorted(cuts, key, side="right"))
+    ``splitters``: their keys by the dimensions ``by``, the most significant first.
+    """
+    # Without a varying dimension the rows are cut by their numbers, which are never tied.
+    first = keys.coordinate(table, by[0]) if by else table.column(keys.row).to_numpy()
+    parts, tied = places(splitters[0], first, wants_ties=bool(by))
     if len(tied):
-        together = pa.concat_tables([splitters, take_rows(table, tied)])
-        order = _order(together, by)  # stable: a splitter precedes the row from which it was taken
+        own = keys.of_points(take_rows(table, tied), by)
+        joined = [np.concatenate(each) for each in zip(splitters, own, strict=True)]
+        order: IndexArray = np.lexsort(joined[::-1])  # stable: a splitter precedes the row it was taken from
+        count = len(splitters[0])
         preceding = np.empty(len(order), np.int64)
-        preceding[order] = np.cumsum(order < splitters.num_rows)
-        parts[tied] = preceding[splitters.num_rows :]
+        preceding[order] = np.cumsum(order < count)
+        parts[tied] = preceding[count:]
     return parts

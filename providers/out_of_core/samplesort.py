@@ -21,6 +21,7 @@ import pyarrow as pa
 from providers.arrays import IndexArray, Int64Array, UInt64Array
 from providers.kernels.radix_sort import radix_order
 from providers.out_of_core.partitions import Rows, Span, scatter
+from providers.out_of_core.splitters import places
 from providers.storage import Scratch, Spool
 from providers.tables.columns import take_rows
 from providers.tables.sort_keys import packed, sort_keys
@@ -30,9 +31,6 @@ Labels: TypeAlias = "Callable[[pa.Table], list[pa.ChunkedArray]]"
 
 _SAMPLED = 2**14
 """Approximate rows from which splitters are chosen."""
-
-_FEW_SPLITTERS = 48
-"""Up to this number of splitters, to compare a key with each of them takes less time than a binary search."""
 
 
 def label_keys(labels: Sequence[pa.ChunkedArray]) -> list[UInt64Array]:
@@ -239,7 +237,7 @@ def parts_by(splitters: Sequence[Splitters], table: pa.Table) -> list[Int64Array
 
 def _parts(splitters: Sequence[UInt64Array], keys: Sequence[UInt64Array]) -> Int64Array:
     """Return the number of splitters at or before each row, by the keys of both in descending weight."""
-    parts, ties = _places(splitters[0], keys[0], len(keys) > 1)
+    parts, ties = places(splitters[0], keys[0], wants_ties=len(keys) > 1)
     # The further keys decide only for rows whose first key is that of a splitter.
     if len(ties):
         count = len(splitters[0])
@@ -250,21 +248,3 @@ def _parts(splitters: Sequence[UInt64Array], keys: Sequence[UInt64Array]) -> Int
         preceding[order] = np.cumsum(order < count)
         parts[ties] = preceding[count:]
     return parts
-
-
-def _places(splitters: UInt64Array, keys: UInt64Array, wants_ties: bool) -> tuple[Int64Array, IndexArray]:
-    """Return the number of splitters at or before each key, and the rows whose key is a splitter's.
-
-    The splitters are ascending. There are no such rows unless they are wanted.
-    """
-    if len(splitters) > _FEW_SPLITTERS:
-        places = np.searchsorted(splitters, keys, "right")
-        before = np.searchsorted(splitters, keys, "left") if wants_ties else places
-        return places, np.flatnonzero(places != before)
-    few = np.zeros(len(keys), np.uint8)  # words of 64 bits would take four times as long
-    tied = np.zeros(len(keys) if wants_ties else 0, np.bool_)
-    for splitter in splitters:
-        few += (keys >= splitter).view(np.uint8)
-        if wants_ties:
-            tied |= keys == splitter
-    return few.astype(np.int64), np.flatnonzero(tied)

@@ -31,9 +31,16 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from app.engine.stop_request import check_stop
 from app.store.blobs.disk_space import free, reserve
+from app.store.blobs.sealed_files import TAG_BYTES
 from app.store.crypto.sealing import SealBroken
 
 _LEAST_RECORD = 2**15
+
+_LARGE = 2**18
+"""Bytes of a table from which it is written to memory of its size, which is found by writing it twice."""
+
+_MOST_REUSED = 2**24
+"""Most bytes of memory that is used again."""
 
 Record = tuple[int, int, int]
 """Number, offset in the file and length in bytes."""
@@ -53,6 +60,22 @@ class SharedSpool:
     """Number of rows of each of these parts."""
 
 
+class _ReusedMemory:
+    """Memory for one record after the other: to get new pages takes longer than to fill them."""
+
+    def __init__(self) -> None:
+        self._kept = memoryview(b"")
+
+    def of(self, size: int) -> memoryview:
+        """Return writable memory of a size in bytes, until the next call."""
+        if len(self._kept) >= size:
+            return self._kept[:size]
+        memory = memoryview(bytearray(size + size // 8))
+        if len(memory) <= _MOST_REUSED:
+            self._kept = memory
+        return memory[:size]
+
+
 class SealedFile:
     """File of numbered records, sealed under one key."""
 
@@ -61,6 +84,7 @@ class SealedFile:
         self._file = file
         self._key = key
         self._cipher = AESGCM(key)
+        self._plain, self._sealed = _ReusedMemory(), _ReusedMemory()
         self._records = 0
         self._end = 0
 
@@ -91,12 +115,12 @@ class SealedFile:
     ) -> None:
         self.close()
 
-    def write(self, plain: pa.Buffer) -> Record:
-        """Seal and append one record. Return its number, offset and length. Raises TaskStopped."""
+    def write(self, table: pa.Table) -> Record:
+        """Seal and append a table. Return its number, offset and length. Raises TaskStopped."""
         check_stop()
-        sealed = memoryview(
-            self._cipher.encrypt(self._records.to_bytes(12, "big"), memoryview(plain).cast("B"), None)
-        )
+        plain = self._stream(table)
+        sealed = self._sealed.of(len(plain) + TAG_BYTES)
+        self._cipher.encrypt_into(self._records.to_bytes(12, "big"), plain, None, sealed)
         record = self._records, self._end, len(sealed)
         written = 0
         while written < len(sealed):
@@ -105,21 +129,40 @@ class SealedFile:
         self._end += len(sealed)
         return record
 
-    def read(self, record: Record) -> bytes:
-        """Read and decrypt a record. Raises SealBroken, TaskStopped."""
+    def _stream(self, table: pa.Table) -> memoryview:
+        """Return the bytes of a table as an Arrow IPC stream, until the next call."""
+        if table.nbytes < _LARGE:
+            sink = pa.BufferOutputStream()
+            _write_stream(table, sink)
+            return memoryview(sink.getvalue()).cast("B")
+        counted = pa.MockOutputStream()
+        _write_stream(table, counted)
+        stream = self._plain.of(counted.size())
+        with pa.FixedSizeBufferWriter(pa.py_buffer(stream)) as memory:
+            _write_stream(table, memory)
+        return stream
+
+    def read(self, record: Record) -> pa.Table:
+        """Read and decrypt a table. Raises SealBroken, TaskStopped."""
         check_stop()
         number, offset, length = record
-        sealed = bytearray(length)
+        sealed = self._sealed.of(length)
         got = 0
         while got < length:
-            count = os.preadv(self._handle(), [memoryview(sealed)[got:]], offset + got)
+            count = os.preadv(self._handle(), [sealed[got:]], offset + got)
             if not count:
                 break
             got += count
+        stream = pa.allocate_buffer(length - TAG_BYTES)
         try:
-            return self._cipher.decrypt(number.to_bytes(12, "big"), sealed, None)
+            if got != length:
+                raise InvalidTag
+            plain = memoryview(stream).cast("B")
+            self._cipher.decrypt_into(number.to_bytes(12, "big"), sealed, None, plain)
         except InvalidTag as error:
             raise SealBroken("a job's scratch file was changed") from error
+        with pa.ipc.open_stream(stream) as reader:
+            return reader.read_all()
 
     def free(self, records: Sequence[Record]) -> None:
         """Give back the disk space of records that nobody reads again."""
@@ -308,8 +351,7 @@ class SealedSpool:
     def read(self, part: int) -> Iterator[pa.Table]:
         """Yield the partition's rows as several tables. Raises SealBroken."""
         for record in self._records[part]:
-            with pa.ipc.open_stream(self._file_of(part).read(record)) as stream:
-                yield stream.read_all()
+            yield self._file_of(part).read(record)
         if self._waiting[part]:  # as one table: they may be many of few rows each
             yield pa.concat_tables(self._waiting[part])
 
@@ -338,11 +380,12 @@ class SealedSpool:
         self._rows[part] = rows
 
     def _write(self, part: int) -> None:
-        tables = pa.concat_tables(self._waiting[part])
+        table = pa.concat_tables(self._waiting[part])
         self._waiting[part].clear()
         self._bytes[part] = 0
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, tables.schema) as writer:
-            writer.write_table(tables)
-        del tables
-        self._records[part].append(self._file_of(part).write(sink.getvalue()))
+        self._records[part].append(self._file_of(part).write(table))
+
+
+def _write_stream(table: pa.Table, sink: pa.NativeFile) -> None:
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)

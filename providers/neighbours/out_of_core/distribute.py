@@ -35,6 +35,8 @@ class _Stored:
     layout: Layout
     level: int
     """Level of the nodes that the pieces share out; of a smaller tree its last one."""
+    nodes: tuple[tuple[tuple[int, ...], ...], ...]
+    """Parts of its spool with the points of each node, for each tree."""
     batches: tuple[tuple[int, int], ...]
     """Batches of a partition, as in `StoredParts`; empty: there is none."""
     varying: frozenset[str]
@@ -62,6 +64,7 @@ def _prepare(run: Run[Any], progress: Progress, division: Division, kept: Scratc
     layout = encoding.fit(sub_progress(progress, 0.0, 0.3))
     batches: tuple[tuple[int, int], ...] = ()
     spools: tuple[Spool, ...] = ()
+    nodes: tuple[tuple[tuple[int, ...], ...], ...] = ()
     level = pieces = 0
     if run.source.rows and run.params.candidates.parts:
         progress(0.3, "dividing the rows at random")
@@ -72,15 +75,13 @@ def _prepare(run: Run[Any], progress: Progress, division: Division, kept: Scratc
         builders = _builders(run, layout)
         level = min(_level_for(len(division.units)), builders[-1].level)
         pieces = min(len(division.units), 1 << level)
-        stored_nodes = []
         for number, (builder, spool) in enumerate(zip(builders, points, strict=True)):
             first, stop = (0.4 + 0.6 * each / len(builders) for each in (number, number + 1))
-            levels, growing = (0, min(level, builder.level)), sub_progress(progress, first, stop)
-            nodes = builder.cut([builder.node(spool, 0)], 0, levels, growing)
-            stored_nodes.append(builder.store(nodes, kept))
-        spools = tuple(stored_nodes)
+            growing = sub_progress(progress, first, stop)
+            parts, cut_points = builder.cut_apart(spool, min(level, builder.level), kept, growing)
+            nodes, spools = (*nodes, parts), (*spools, cut_points)
     varying = frozenset(name for name in run.params.distance_fields if encoding.varies(name))
-    return Prepared(_Stored(layout, level, batches, varying), spools, pieces)
+    return Prepared(_Stored(layout, level, nodes, batches, varying), spools, pieces)
 
 
 def _level_for(units: int) -> int:
@@ -93,9 +94,9 @@ def _complete(run: Run[Any], division: Division, number: int, kept: Scratch) -> 
     stored, spools, pieces = _stored(run)
     grown: list[CellBoxes] = []
     cells: list[Spool] = []
-    for builder, points in zip(_builders(run, stored.layout), spools, strict=True):
-        first, stop = (points.parts * each // pieces for each in (number, number + 1))
-        nodes = [builder.node(points, part) for part in range(first, stop)]
+    for builder, points, parts in zip(_builders(run, stored.layout), spools, stored.nodes, strict=True):
+        first, stop = (len(parts) * each // pieces for each in (number, number + 1))
+        nodes = [builder.node(points, each) for each in parts[first:stop]]
         level = min(stored.level, builder.level)
         nodes = builder.cut(nodes, first, (level, builder.level), no_progress)
         cells.append(builder.cells(kept))

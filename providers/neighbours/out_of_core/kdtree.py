@@ -28,7 +28,7 @@ from providers.neighbours.kdtree import (
 )
 from providers.neighbours.out_of_core.points import MARK, ROW, Layout
 from providers.neighbours.points import Points
-from providers.out_of_core.median_cut import CutKeys, StoredNode, cut_nodes, store_nodes
+from providers.out_of_core.median_cut import Coordinate, CutKeys, StoredNode, cut_nodes, store_nodes
 from providers.progress import Progress, sub_progress
 from providers.storage import Resources, Scratch, Spool
 from providers.tables.columns import take_rows
@@ -159,15 +159,16 @@ class TreeBuilder:
     def __init__(self, layout: Layout, rows: int, resources: Resources) -> None:
         self._layout, self._rows, self._resources = layout, rows, resources
         self._most = cell_rows(layout, resources.memory_bytes)
+        self._buffered = resources.memory_bytes // 20
         self.level = 0
         """Level of the cells."""
         while self.level + 1 < depth_of(rows) and np.diff(node_starts(rows, self.level)).max() > self._most:
             self.level += 1
 
-    def node(self, spool: Spool, part: int) -> StoredNode:
-        """Return the node whose points are a part of a spool."""
+    def node(self, spool: Spool, parts: tuple[int, ...]) -> StoredNode:
+        """Return the node whose points are some parts of a spool."""
         together = self._resources.memory_bytes // (_MEMORY_FRACTION * self._layout.row_bytes)
-        return StoredNode(spool.rows(part), spool, (part,), max(_LEAST_CELL, together))
+        return StoredNode(sum(map(spool.rows, parts)), spool, parts, max(_LEAST_CELL, together))
 
     def cut(
         self, nodes: Sequence[StoredNode], first: int, levels: tuple[int, int], progress: Progress
@@ -184,22 +185,49 @@ class TreeBuilder:
         progress : Progress
         """
         level, last = levels
-        keys, scratch = _cut_keys(self._layout), self._resources.scratch
+        nodes = list(nodes)
         for current in range(level, last):
             progress((current - level) / (last - level), "growing the tree")
-            sizes = np.diff(node_starts(self._rows, current + 1))[2 * first :]
-            lefts = sizes[: 2 * len(nodes) : 2].tolist()
-            nodes = cut_nodes(nodes, lefts, keys, self._most, scratch, self._resources.memory_bytes // 20)
-            first *= 2
-        return list(nodes)
+            nodes, _ = self._cut(nodes, first << current - level, current, self._resources.scratch)
+        return nodes
 
-    def store(self, nodes: Sequence[StoredNode], kept: Scratch) -> Spool:
-        """Move nodes to a spool that has one part for each."""
-        return store_nodes(nodes, kept, self._resources.memory_bytes // 20)
+    def cut_apart(
+        self, points: Spool, level: int, kept: Scratch, progress: Progress
+    ) -> tuple[tuple[tuple[int, ...], ...], Spool]:
+        """Cut all points, which are in the only part of a spool and are cleared, into the nodes of a level.
+
+        Parameters
+        ----------
+        points : Spool
+        level : int
+        kept : Scratch
+            Space for the points of the nodes.
+        progress : Progress
+
+        Returns
+        -------
+        parts : tuple of tuple of int
+            Parts of the spool with the points of each node.
+        spool : Spool
+        """
+        nodes = [self.node(points, (0,))]
+        if level == 0:
+            return ((0,),), store_nodes(nodes, kept, self._buffered)
+        nodes = self.cut(nodes, 0, (0, level - 1), progress)
+        nodes, spool = self._cut(nodes, 0, level - 1, kept)
+        return tuple(node.parts for node in nodes), spool
+
+    def _cut(
+        self, nodes: Sequence[StoredNode], first: int, level: int, scratch: Scratch
+    ) -> tuple[list[StoredNode], Spool]:
+        """Cut adjacent nodes of a level in two. Return the halves, and the spool with their points."""
+        sizes = np.diff(node_starts(self._rows, level + 1))[2 * first :]
+        lefts = sizes[: 2 * len(nodes) : 2].tolist()
+        return cut_nodes(nodes, lefts, _cut_keys(self._layout), self._most, scratch, self._buffered)
 
     def cells(self, kept: Scratch) -> Spool:
         """Create a spool for cells, one part for each of the tree."""
-        return kept.spool(1 << self.level, self._resources.memory_bytes // 20)
+        return kept.spool(1 << self.level, self._buffered)
 
     def grow(self, nodes: Sequence[StoredNode], first: int, cells: Spool, progress: Progress) -> CellBoxes:
         """Build adjacent cells in memory, one by one, and store their points in the order of the tree.
@@ -264,7 +292,7 @@ def build_stored_tree(
     progress : Progress
     """
     builder = TreeBuilder(layout, rows, resources)
-    nodes = [builder.node(points, 0)]
+    nodes = [builder.node(points, (0,))]
     nodes = builder.cut(nodes, 0, (0, builder.level), sub_progress(progress, 0.0, 0.6))
     cells = builder.cells(kept)
     grown = builder.grow(nodes, 0, cells, sub_progress(progress, 0.6, 1.0))
@@ -279,4 +307,8 @@ def _cut_keys(layout: Layout) -> CutKeys:
         ranges[layout.numbers :] = np.where(ranges[layout.numbers :] > 0.0, extents, 0.0)
         return ranges
 
-    return CutKeys(layout.dimensions, ROW, widths)
+    def coordinate(table: pa.Table, dimension: int) -> Coordinate:
+        values: Coordinate = table.column(layout.dimensions[dimension]).to_numpy()
+        return values
+
+    return CutKeys(len(layout.dimensions), coordinate, ROW, widths)

@@ -217,10 +217,23 @@ def test_a_shared_spool_is_read_with_its_key(tmp_path: Path) -> None:
         SpoolWriter(tmp_path / "gone")
 
 
-def test_a_record_that_was_changed_does_not_open(tmp_path: Path) -> None:
-    """Nor one in the place of another."""
+@pytest.mark.parametrize("rows", [0, 1, 1000, 40_000])
+def test_a_record_that_was_changed_does_not_open(tmp_path: Path, rows: int) -> None:
+    """Nor one in the place of another, or one whose file is cut short. Small and large tables."""
+    tables = [pa.table({"x": np.arange(rows) + first, "y": ["a"] * rows}) for first in (0, 5)]
     with SealedScratch(tmp_path) as scratch:
-        one, two = scratch.write(pa.py_buffer(b"one")), scratch.write(pa.py_buffer(b"two"))
-        assert scratch.read(one) == b"one"
-        with pytest.raises(SealBroken):
-            scratch.read((one[0], two[1], two[2]))
+        one, two = map(scratch.write, tables)
+        assert [scratch.read(record) for record in (one, two, one)] == [*tables, tables[0]]
+        for record in [(one[0], two[1], two[2]), (two[0], one[1], one[2]), (one[0], one[1], one[2] - 1),
+                       (two[0], two[1], two[2] + 1)]:  # fmt: skip
+            with pytest.raises(SealBroken):
+                scratch.read(record)
+
+
+def test_a_table_stays_when_the_next_ones_are_written_and_read(tmp_path: Path) -> None:
+    """The memory of a record is used again, but not that of a table that has been read."""
+    tables = [pa.table({"x": np.arange(40_000) * factor}) for factor in range(5)]
+    with SealedScratch(tmp_path) as scratch:
+        records = [scratch.write(table) for table in tables]
+        found = [scratch.read(record) for record in records]
+    assert found == tables

@@ -109,11 +109,15 @@ class Numbers:
         count = 0
         for batch in self._source.batches(self.names):
             columns = self._columns(pa.Table.from_batches([batch]))
-            present = _finite(columns)
-            count += int(np.count_nonzero(present))
-            for index, values in enumerate(columns):
-                unusable[index] += np.count_nonzero(~np.isfinite(values))
-                low, high, _ = extent(values if present.all() else read_only(values[present]))
+            rows, extents = batch.num_rows, [extent(values) for values in columns]
+            faults = [count for _, _, count in extents]
+            if any(faults):  # values of rows that take no part do not count
+                present = _finite(columns)
+                rows = int(np.count_nonzero(present))
+                extents = [extent(read_only(values[present])) for values in columns]
+            unusable += faults
+            count += rows
+            for index, (low, high, _) in enumerate(extents):
                 lows[index], highs[index] = min(lows[index], low), max(highs[index], high)
         for name, unusable_count in zip(self.names, unusable.tolist(), strict=True):
             if unusable_count and nulls == "fail":

@@ -25,6 +25,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self, cast
 
+import numpy as np
 import pyarrow as pa
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -39,8 +40,8 @@ _LEAST_RECORD = 2**15
 _LARGE = 2**18
 """Bytes of a table from which it is written to memory of its size, which is found by writing it twice."""
 
-_MOST_REUSED = 2**24
-"""Most bytes of memory that is used again."""
+_MOST_RECORD = 2**22
+"""Approximate bytes of the longest record: larger tables are written as several."""
 
 Record = tuple[int, int, int]
 """Number, offset in the file and length in bytes."""
@@ -64,16 +65,13 @@ class _ReusedMemory:
     """Memory for one record after the other: to get new pages takes longer than to fill them."""
 
     def __init__(self) -> None:
-        self._kept = memoryview(b"")
+        self._bytes = np.empty(0, np.uint8)
 
     def of(self, size: int) -> memoryview:
         """Return writable memory of a size in bytes, until the next call."""
-        if len(self._kept) >= size:
-            return self._kept[:size]
-        memory = memoryview(bytearray(size + size // 8))
-        if len(memory) <= _MOST_REUSED:
-            self._kept = memory
-        return memory[:size]
+        if len(self._bytes) < size:
+            self._bytes = np.empty(size + size // 8, np.uint8)
+        return self._bytes.data[:size]
 
 
 class SealedFile:
@@ -383,7 +381,9 @@ class SealedSpool:
         table = pa.concat_tables(self._waiting[part])
         self._waiting[part].clear()
         self._bytes[part] = 0
-        self._records[part].append(self._file_of(part).write(table))
+        rows = table.num_rows // -(-table.nbytes // _MOST_RECORD) + 1
+        for first in range(0, table.num_rows, rows):
+            self._records[part].append(self._file_of(part).write(table.slice(first, rows)))
 
 
 def _write_stream(table: pa.Table, sink: pa.NativeFile) -> None:

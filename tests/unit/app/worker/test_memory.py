@@ -230,6 +230,18 @@ def test_a_record_that_was_changed_does_not_open(tmp_path: Path, rows: int) -> N
                 scratch.read(record)
 
 
+def test_a_long_table_is_several_records(tmp_path: Path) -> None:
+    """Each takes memory of some megabytes; the rows keep their order."""
+    table = pa.table({"x": np.arange(2_000_000), "y": np.arange(2_000_000) % 7})
+    with SealedScratch(tmp_path) as scratch:
+        spool = scratch.spool(1, 1)
+        spool.add(0, table)
+        lengths = [length for _, _, length in spool.written()[0]]
+        assert sum(lengths) >= table.nbytes
+        assert max(lengths) < 6_000_000
+        assert pa.concat_tables(spool.read(0)) == table
+
+
 def test_a_table_stays_when_the_next_ones_are_written_and_read(tmp_path: Path) -> None:
     """The memory of a record is used again, but not that of a table that has been read."""
     tables = [pa.table({"x": np.arange(40_000) * factor}) for factor in range(5)]

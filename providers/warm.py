@@ -29,7 +29,7 @@ from providers.cores import available_cores
 from providers.grouping.large_groups import LargeGroup
 from providers.grouping.shuffle import ONE_BUCKET
 from providers.kernel_progress import compile_all
-from providers.kernels.counting_sort import rows_by_part
+from providers.kernels.counting_sort import places_by_part
 from providers.measures.assessment import MeasureOptions, Release, assess
 from providers.neighbours import kdtree
 from providers.progress import no_progress
@@ -141,7 +141,7 @@ class _InMemory:
 
 def _warm_swaps_out_of_core() -> None:
     """Compile the kernels that all swaps out of core need, and no swap in memory."""
-    rows_by_part(np.zeros(2, np.int64), 1)
+    places_by_part(np.zeros(2, np.int64), 1)
     group = LargeGroup(_ROWS, 0, np.zeros(8, np.uint32), 0.5)
     (whole,) = group.ranges(_ROWS)
     group.pairing(whole, group.buckets(0, _ROWS))

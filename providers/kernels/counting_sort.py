@@ -14,8 +14,8 @@ from providers.arrays import IndexArray, Int64Array, row_index_type
 from providers.kernels.decorators import uncounted
 
 
-def rows_by_part(parts: npt.NDArray[np.integer[Any]], count: int) -> tuple[IndexArray, Int64Array]:
-    """Return the rows by their parts, ascending within a part, and the start of each part.
+def places_by_part(parts: npt.NDArray[np.integer[Any]], count: int) -> tuple[IndexArray, Int64Array]:
+    """Return the place of each row in the order of the parts, and the start of each part in that order.
 
     Parameters
     ----------
@@ -25,9 +25,10 @@ def rows_by_part(parts: npt.NDArray[np.integer[Any]], count: int) -> tuple[Index
 
     Returns
     -------
-    order : ndarray of int32 or int64, shape (rows,)
+    places : ndarray of int32 or int64, shape (rows,)
+        Ascending within a part.
     starts : ndarray of int64, shape (count + 1,)
-        Start of each part in `order`; the last entry is the number of rows.
+        The last entry is the number of rows.
 
     Notes
     -----
@@ -35,24 +36,24 @@ def rows_by_part(parts: npt.NDArray[np.integer[Any]], count: int) -> tuple[Index
     """
     parts = parts.astype(np.int64, copy=False)
     starts = np.concatenate(([0], np.cumsum(np.bincount(parts, minlength=count)))).astype(np.int64)
-    order = np.empty(len(parts), row_index_type(len(parts)))
-    _place_rows(parts, starts[:-1].copy(), order)
-    return order, starts
+    places = np.empty(len(parts), row_index_type(len(parts)))
+    _place_rows(parts, starts[:-1].copy(), places)
+    return places, starts
 
 
 @uncounted
-def _place_rows(parts, next_places, order):
-    """Write each row to the next place of its part.
+def _place_rows(parts, next_places, places):
+    """Give each row the next place of its part.
 
     Parameters
     ----------
     parts : ndarray of int64, shape (rows,)
     next_places : ndarray of int64, shape (parts,)
         First place of each part; ends as the place after its last row.
-    order : ndarray of int32 or int64, shape (rows,)
+    places : ndarray of int32 or int64, shape (rows,)
         Written.
     """
     for row in range(len(parts)):
         part = parts[row]
-        order[next_places[part]] = row
+        places[row] = next_places[part]
         next_places[part] += 1

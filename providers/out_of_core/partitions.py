@@ -10,15 +10,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from providers.arrays import IndexArray, Int64Array, row_index_type
-from providers.kernels.counting_sort import rows_by_part
+from providers.arrays import Int64Array, row_index_type
+from providers.kernels.counting_sort import places_by_part
 from providers.storage import Source, Spool
-from providers.tables.columns import take_rows
+from providers.tables.columns import has_words, inverse, scattered_words, take_rows, words_array
 
 
-def scatter(
-    spool: Spool, parts: npt.NDArray[np.integer[Any]], table: pa.Table, rows: IndexArray | None = None
-) -> None:
+def scatter(spool: Spool, parts: npt.NDArray[np.integer[Any]], table: pa.Table) -> None:
     """Append rows to their parts of the spool.
 
     Parameters
@@ -27,18 +25,26 @@ def scatter(
     parts : ndarray of int, shape (rows,)
         Part of each row.
     table : pa.Table
-    rows : ndarray of int64, shape (rows,), optional
-        Rows of the table. None: all.
     """
     if not len(parts):
         return
-    order, starts = rows_by_part(parts, spool.parts)
-    if rows is not None:
-        order = rows[order]
+    places, starts = places_by_part(parts, spool.parts)
     table = table.combine_chunks()  # otherwise each part would copy all rows
+    # Words are written to their places, which reads them once; of other types Arrow takes each part's rows.
+    words = {
+        at: scattered_words(column, places) for at, column in enumerate(table.columns) if has_words(column)
+    }
+    others = table.select([at for at in range(table.num_columns) if at not in words])
+    order = inverse(places) if others.num_columns else places
     for part in np.flatnonzero(np.diff(starts)).tolist():
-        # A copy, not a view: buffered rows must not keep all the others in memory.
-        spool.add(part, take_rows(table, order[starts[part] : starts[part + 1]]))
+        # Copies, not views: buffered rows must not keep all the others in memory.
+        span = slice(starts[part], starts[part + 1])
+        taken = iter(take_rows(others, order[span]).columns if others.num_columns else ())
+        columns = [
+            words_array(words[at][span].copy(), kind, None) if at in words else next(taken)
+            for at, kind in enumerate(table.schema.types)
+        ]
+        spool.add(part, pa.Table.from_arrays(columns, schema=table.schema))
 
 
 class Span:

@@ -333,17 +333,32 @@ def scattered(column: pa.ChunkedArray, places: IndexArray) -> pa.ChunkedArray:
     O(rows). Words without nulls are written to their places, which takes less time than to invert the places
     and let Arrow take the values.
     """
-    if not is_words(column.type) or column.null_count:
-        rows = np.empty_like(places)
-        rows[places] = np.arange(len(places), dtype=places.dtype)
-        return take(column, pa.array(rows))
+    if not has_words(column):
+        return take(column, pa.array(inverse(places)))
+    return pa.chunked_array([words_array(scattered_words(column, places), column.type, None)])
+
+
+def has_words(column: pa.ChunkedArray) -> bool:
+    """Whether the column holds `is_words` values without nulls."""
+    return is_words(column.type) and not column.null_count
+
+
+def scattered_words(column: pa.ChunkedArray, places: IndexArray) -> Words:
+    """Return the words of a `has_words` column with that of row i at ``places[i]``, as `scattered` does."""
     chunks = [words_of(chunk) for chunk in column.chunks]
     moved = np.empty(len(places), chunks[0].dtype if chunks else np.uint8)
     first = 0
     for words in chunks:
         scatter(words, places[first : first + len(words)], moved)
         first += len(words)
-    return pa.chunked_array([words_array(moved, column.type, None)])
+    return moved
+
+
+def inverse(places: IndexArray) -> IndexArray:
+    """Return the row at each place, from the place of each row."""
+    rows = np.empty_like(places)
+    rows[places] = np.arange(len(places), dtype=places.dtype)
+    return rows
 
 
 def put(column: pa.ChunkedArray, rows: IndexArray, value: pa.Array) -> pa.ChunkedArray:

@@ -4,6 +4,7 @@ from bisect import bisect_right
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -54,7 +55,7 @@ def test_places_are_those_of_a_binary_search(kind: type, most: int, data: st.Dat
 
 @pytest.mark.parametrize("kind", [np.uint64, np.float64])
 def test_many_keys_in_many_buckets(kind: type) -> None:
-    keys = np.random.default_rng(1).integers(0, 10**6, 20_000).astype(kind)
+    keys: npt.NDArray[Any] = np.random.default_rng(1).integers(0, 10**6, 20_000).astype(kind)
     splitters = np.sort(keys[:300])
     parts, tied = places(splitters, keys, wants_ties=True)
     expected, expected_tied = by_bisection(splitters.tolist(), keys.tolist())

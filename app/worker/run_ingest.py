@@ -104,8 +104,9 @@ def write_checked(task: NewTable, schema: pa.Schema, batches: Iterator[pa.Record
             _refuse_large_table(writer.plain_bytes, digest.rows, task.max_bytes)  # of the batches before
             _refuse_large_rows(batch, digest.rows)
             sizes = decoded_row_sizes(batch)
-            if sizes is None:
+            if sizes is None:  # all values are as they are decoded, and the next batch uses their memory again
                 digest.update(batch)
+                writer.write(batch)
             else:
                 decoded_bytes += int(sizes.sum())
                 if decoded_bytes > task.max_bytes:
@@ -113,8 +114,8 @@ def write_checked(task: NewTable, schema: pa.Schema, batches: Iterator[pa.Record
                 _refuse_large_decoded_rows(sizes, digest.rows)
                 for piece in cut_by_size(batch, sizes, _MOST_DECODED):
                     digest.update(piece)
-            writer.write(batch)
-            pa.default_memory_pool().release_unused()  # otherwise the C library keeps freed memory
+                writer.write(batch)
+                pa.default_memory_pool().release_unused()  # otherwise the C library keeps freed memory
         _refuse_large_table(writer.plain_bytes, digest.rows, task.max_bytes)
         found = {
             "fields": described_fields(schema),

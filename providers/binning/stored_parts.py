@@ -199,13 +199,12 @@ class PartRun(Generic[P]):
         """Return the statistics of the fields, for which the source is read."""
         numbers = self.numbers
 
-        def batches(name: str) -> Callable[[], Any]:
-            return lambda: (numbers_of(table.column(name)) for table in numbers.rows.read(numbers.names))
+        def batches() -> Iterator[list[Float64Array]]:
+            for table in numbers.rows.read(numbers.names):
+                yield [numbers_of(table.column(name)) for name in numbers.names]
 
-        standards = tuple(
-            Standard.of_batches(field.low, field.high, batches(field.name)) for field in numbers.fields
-        )
         ranges = [(field.low, field.high) for field in numbers.fields]
+        standards = tuple(Standard.of_fields(ranges, batches))
         spread = Spread.of_fields(ranges, standards, self._service.standardise(self._run.params))
         return Scale(standards, spread)
 

@@ -9,7 +9,7 @@ Kulisch 2013, Computer Arithmetic and Validity, doi:10.1515/9783110301793: the l
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -188,36 +188,48 @@ class Standard:
     """Population standard deviation of the scaled numbers; 0 if all numbers are equal."""
 
     @classmethod
-    def of_batches(
-        cls, low: float, high: float, batches: Callable[[], Iterable[npt.NDArray[np.float64]]]
-    ) -> Self:
-        """Return the statistics of finite numbers, which are read twice.
+    def of_fields(
+        cls,
+        ranges: Sequence[tuple[float, float]],
+        batches: Callable[[], Iterable[Sequence[npt.NDArray[np.float64]]]],
+    ) -> list[Self]:
+        """Return the statistics of several fields of finite numbers, which are read twice together.
 
         Parameters
         ----------
-        low, high : float
-            Smallest and largest number.
+        ranges : sequence of (float, float)
+            Smallest and largest number of each field.
         batches : callable
-            Yields the numbers in any order.
+            Yields the numbers of all fields, batch by batch, in any order.
         """
-        if low == high:
-            return cls(0, low, 0.0)
-        exponent = int(np.frexp(max(abs(low), abs(high)))[1])
-        total = ExactSum()
-        for values in batches():
-            total.add(np.ldexp(values, -exponent))
-        mean, squares = total.mean(), ExactSum()
-        for values in batches():
-            deviations = np.ldexp(values, -exponent)
-            deviations -= mean
-            deviations *= deviations
-            squares.add(deviations)
-        return cls(exponent, mean, math.sqrt(squares.mean()))
+        exponents = {
+            field: math.frexp(max(abs(low), abs(high)))[1]
+            for field, (low, high) in enumerate(ranges)
+            if low != high
+        }
+        sums, squares = ({field: ExactSum() for field in exponents} for _ in range(2))
+        for columns in batches() if exponents else ():
+            for field, exponent in exponents.items():
+                sums[field].add(np.ldexp(columns[field], -exponent))
+        means = {field: total.mean() for field, total in sums.items()}
+        for columns in batches() if exponents else ():
+            for field, exponent in exponents.items():
+                deviations = np.ldexp(columns[field], -exponent)
+                deviations -= means[field]
+                deviations *= deviations
+                squares[field].add(deviations)
+        return [
+            cls(exponents[field], means[field], math.sqrt(squares[field].mean()))
+            if field in exponents
+            else cls(0, low, 0.0)
+            for field, (low, _) in enumerate(ranges)
+        ]
 
     @classmethod
     def of_values(cls, values: npt.NDArray[np.float64]) -> Self:
         """Return the statistics of finite numbers, one or more."""
-        return cls.of_batches(float(values.min()), float(values.max()), lambda: [values])
+        (found,) = cls.of_fields([(float(values.min()), float(values.max()))], lambda: [[values]])
+        return found
 
     def standardised(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Return (y - mean) / sd of numbers y of the field; 0 if all are equal."""

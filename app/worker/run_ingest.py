@@ -104,7 +104,7 @@ def write_checked(task: NewTable, schema: pa.Schema, batches: Iterator[pa.Record
             _refuse_large_table(writer.plain_bytes, digest.rows, task.max_bytes)  # of the batches before
             _refuse_large_rows(batch, digest.rows)
             sizes = decoded_row_sizes(batch)
-            if sizes is None:  # all values are as they are decoded, and the next batch uses their memory again
+            if sizes is None:  # no value is encoded, and the next batch uses the memory of this one
                 digest.update(batch)
                 writer.write(batch)
             else:

@@ -38,7 +38,7 @@ from app.store.crypto.sealing import SealBroken
 _LEAST_RECORD = 2**15
 
 _LARGE = 2**18
-"""Bytes of a table from which it is written to memory of its size, which is found by writing it twice."""
+"""Least bytes of a table that is serialised twice: to count its bytes, and into memory that is used again."""
 
 _MOST_RECORD = 2**22
 """Approximate bytes of the longest record: larger tables are written as several."""

@@ -213,7 +213,8 @@ class TreeBuilder:
         nodes = [self.node(points, (0,))]
         if level == 0:
             return ((0,),), store_nodes(nodes, kept, self._buffered)
-        nodes = self.cut(nodes, 0, (0, level - 1), progress)
+        nodes = self.cut(nodes, 0, (0, level - 1), sub_progress(progress, 0.0, 1.0 - 1.0 / level))
+        progress(1.0 - 1.0 / level, "growing the tree")
         nodes, spool = self._cut(nodes, 0, level - 1, kept)
         return tuple(node.parts for node in nodes), spool
 

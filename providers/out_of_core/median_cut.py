@@ -7,10 +7,10 @@ median on both sides.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, chain
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from providers.arrays import Float64Array, IndexArray, Int64Array
-from providers.out_of_core.partitions import Span, scatter
+from providers.out_of_core.partitions import Span, joined, scatter
 from providers.out_of_core.splitters import places
 from providers.storage import Scratch, Spool
 from providers.tables.columns import take_rows
@@ -76,16 +76,7 @@ class StoredNode:
 
     def pieces(self) -> Iterator[pa.Table]:
         """Yield the points in tables of about `rows_together` rows."""
-        together: list[pa.Table] = []
-        for table in itertools.chain.from_iterable(self.spool.read(part) for part in self.parts):
-            if not table.num_rows:
-                continue
-            together.append(table)
-            if sum(each.num_rows for each in together) >= self.rows_together:
-                yield pa.concat_tables(together).combine_chunks()
-                together.clear()
-        if together:
-            yield pa.concat_tables(together).combine_chunks()
+        return joined(chain.from_iterable(self.spool.read(part) for part in self.parts), self.rows_together)
 
     def in_row_order(self, row: str) -> pa.Table:
         """Read all points into memory, by their numbers in the column ``row``, and delete them here."""
@@ -175,7 +166,7 @@ def cut_nodes(
         Bytes of points that are buffered before they are written.
     """
     parts = [max(1, -(-node.rows // most)) + _AROUND for node in nodes]
-    firsts = [*itertools.accumulate((each + 2 for each in parts), initial=0)]
+    firsts = [*accumulate((each + 2 for each in parts), initial=0)]
     spool = scratch.spool(firsts[-1], buffered)
     halves: list[StoredNode] = []
     for node, left, first, count in zip(nodes, lefts, firsts[:-1], parts, strict=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -117,6 +117,22 @@ def numbered(
 def row_numbers(table: pa.Table, row: str) -> Int64Array:
     """Return the row numbers of a `numbered` table, which are in the column `row`; shape (rows,)."""
     return np.asarray(table.column(row).to_numpy()).astype(np.int64)
+
+
+def joined(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
+    """Yield the rows of many tables in tables of about ``rows`` rows, each in one chunk."""
+    together: list[pa.Table] = []
+    count = 0
+    for table in tables:
+        if table.num_rows:
+            together.append(table)
+            count += table.num_rows
+        if count >= rows:
+            yield pa.concat_tables(together).combine_chunks()
+            together.clear()
+            count = 0
+    if together:
+        yield pa.concat_tables(together).combine_chunks()
 
 
 class Reader:

@@ -383,7 +383,22 @@ class SealedSpool:
         self._bytes[part] = 0
         rows = table.num_rows // -(-table.nbytes // _MOST_RECORD) + 1
         for first in range(0, table.num_rows, rows):
-            self._records[part].append(self._file_of(part).write(table.slice(first, rows)))
+            self._records[part].append(self._file_of(part).write(_joined(table.slice(first, rows))))
+
+
+def _joined(table: pa.Table) -> pa.Table:
+    """Return the table in one batch, if Arrow can join its columns: tiny batches take longest to read."""
+    if all(column.num_chunks < 2 or _is_plain(column.type) for column in table.columns):
+        return table.combine_chunks()
+    return table
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    """Whether values of the type have no dictionary and no parts."""
+    return pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or kind in _TEXTS
+
+
+_TEXTS = (pa.string(), pa.binary(), pa.large_string(), pa.large_binary())
 
 
 def _write_stream(table: pa.Table, sink: pa.NativeFile) -> None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from providers.arrays import BoolArray
 from providers.neighbours.out_of_core.donors import DrawnDonors
-from providers.out_of_core.partitions import Reader, Span, in_ranges, scatter
+from providers.out_of_core.partitions import Reader, Span, in_ranges, joined, scatter
 from providers.out_of_core.row_ranges import Ranges
 from providers.out_of_core.unit_sizes import Sizes
 from providers.progress import Progress
@@ -76,8 +76,9 @@ class DonorValues:
             number = first // self._sizes.range_rows
             for which, name in enumerate(self._fields):
                 column = table.column(name)
-                for requested in self._requests[which].read(number):
-                    values = take(column, requested.column("offset").combine_chunks())
+                # Records are joined: of few rows each, the values of a range would be in many tiny tables.
+                for requested in joined(self._requests[which].read(number), self._sizes.range_rows):
+                    values = take(column, requested.column("offset").chunk(0))
                     rows = np.asarray(requested.column("row").to_numpy()).astype(np.int64)
                     self._received.put(which, rows, [values], np.zeros(len(rows), np.uint8))
                 self._requests[which].clear(number)

@@ -242,6 +242,26 @@ def test_a_long_table_is_several_records(tmp_path: Path) -> None:
         assert pa.concat_tables(spool.read(0)) == table
 
 
+def test_many_short_tables_are_read_as_one(tmp_path: Path) -> None:
+    """But for columns with dictionaries, which Arrow joins only if they have no nulls."""
+    texts = [["a", None], ["b"], [None, "c", "d"]]
+    plain = [pa.table({"x": [1] * len(some), "t": some, "flag": [True] * len(some)}) for some in texts * 50]
+    coded = [
+        pa.table({"x": [1] * len(some), "t": pa.array(some).dictionary_encode("encode")}) for some in texts
+    ]
+    with SealedScratch(tmp_path) as scratch:
+        spool = scratch.spool(2, 1)
+        for part, tables in enumerate([plain, coded * 50]):
+            for table in tables:
+                spool.add(part, table)
+        spool.written()
+        (found,) = spool.read(0)
+        assert found.column("t").num_chunks == 1
+        assert found == pa.concat_tables(plain).combine_chunks()
+        values = pa.concat_tables(spool.read(1)).column("t").to_pylist()
+        assert values == [text for some in texts * 50 for text in some]
+
+
 def test_a_table_stays_when_the_next_ones_are_written_and_read(tmp_path: Path) -> None:
     """The memory of a record is used again, but not that of a table that has been read."""
     tables = [pa.table({"x": np.arange(40_000) * factor}) for factor in range(5)]

@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from providers.arrays import Float64Array
+from providers.arrays import Float64Array, Int64Array, UInt64Array
 from providers.binning.first_cut import (
     PartRule,
     Spread,
@@ -62,6 +62,12 @@ _SORTED_TABLES = 24
 
 _NODE_TABLES = 8
 """Memory is divided by this for the rows of a node that is cut into its parts in memory."""
+
+_EXCHANGED_TABLES = 24
+"""Memory is divided by this for the rows of small parts that are exchanged together."""
+
+_MOST_TOGETHER = 2**17
+"""Most rows of small parts that are exchanged together."""
 
 _BUFFERED_FRACTION = 20
 """Memory is divided by this for the rows that are buffered before they are written."""
@@ -137,6 +143,19 @@ class _Prepared:
 
 
 @dataclass(frozen=True, slots=True)
+class _BinnedPart:
+    """Part whose rows are in the order of its bins."""
+
+    table: pa.Table
+    starts: Int64Array
+    """First row of each bin, and the number of rows."""
+    identities: UInt64Array
+    """Row number of the first row of each bin."""
+    within: float
+    """Sum of squares within the bins."""
+
+
+@dataclass(frozen=True, slots=True)
 class _SourcePoints:
     """Points of a source, in one part, which stay there."""
 
@@ -177,7 +196,10 @@ class PartRun(Generic[P]):
             source, service.swap(params, source.schema), names, run.stream, run.resources
         )
         self.rule = service.rule(params, rows, len(names))
-        self._row_bytes = bytes_read(source, names) // max(1, source.rows) + 8 * len(names) + 8
+        self._row_bytes = row_bytes = bytes_read(source, names) // max(1, source.rows) + 8 * len(names) + 8
+        fitting = run.resources.memory_bytes // (_EXCHANGED_TABLES * row_bytes)
+        self._together = max(_LEAST_ROWS, min(_MOST_TOGETHER, fitting))
+        """Rows from which parts are exchanged."""
         if rows:
             service.check(params, self.numbers.fields, rows)
             check_parts(rows, self.rule)
@@ -271,15 +293,23 @@ class PartRun(Generic[P]):
         exchanging = sub_progress(progress, 0.4, 1.0)
         parts = sum(len(node.parts) for node in nodes)
         within: list[float] = []
+        waiting: list[_BinnedPart] = []
         for node in nodes:
             tables = self._parts_of(node, scale)
             for _ in node.parts:
                 exchanging(len(within) / parts, "exchanging within parts")
-                within.append(self._exchange_part(next(tables), scale, exchanger))
+                binned = self._binned(next(tables), scale)
+                within.append(binned.within)
+                waiting.append(binned)
+                if sum(each.table.num_rows for each in waiting) >= self._together:
+                    _exchange_parts(waiting, exchanger)
+                    waiting.clear()
+        if waiting:
+            _exchange_parts(waiting, exchanger)
         return PartFigures(exchanger.tally, tuple(within))
 
-    def _exchange_part(self, table: pa.Table, scale: Scale, exchanger: Exchanger) -> float:
-        """Form the bins of a part and exchange its rows. Return the sum of squares within the bins."""
+    def _binned(self, table: pa.Table, scale: Scale) -> _BinnedPart:
+        """Form the bins of a part."""
         points = self._points(table, scale)
         bin_of = self.rule.bins(points, lambda share: None)
         within = scale.spread.within(points, bin_of)
@@ -288,8 +318,7 @@ class PartRun(Generic[P]):
         starts = np.concatenate(([0], np.cumsum(np.bincount(bin_of)))).astype(np.int64)
         table = take_rows(table.select([*self.numbers.names, self.row]), order)
         identities = np.asarray(table.column(self.row).to_numpy())[starts[:-1]].astype(np.uint64)
-        exchanger.exchange_unit(table, Groups(table.num_rows, None, starts, identities))
-        return within
+        return _BinnedPart(table, starts, identities, within)
 
     def _fitting(self, nodes: Sequence[_Node], scale: Scale, progress: Progress) -> list[_Node]:
         """Cut nodes out of core, level by level, until each fits in memory or has one part."""
@@ -394,6 +423,19 @@ class PartRun(Generic[P]):
         values: Float64Array = numbers_of(table.column(self.numbers.names[field]))
         standardise = self._service.standardise(self._run.params)
         return scale.standards[field].standardised(values) if standardise else values
+
+
+def _exchange_parts(parts: Sequence[_BinnedPart], exchanger: Exchanger) -> None:
+    """Exchange the rows within the bins of some parts.
+
+    Each bin has a random stream of its own, so that it does not matter which parts are exchanged together.
+    """
+    table = pa.concat_tables([part.table for part in parts]).combine_chunks()
+    firsts = itertools.accumulate((part.table.num_rows for part in parts), initial=0)
+    starts = [part.starts[:-1] + first for part, first in zip(parts, firsts, strict=False)]
+    identities = np.concatenate([part.identities for part in parts])
+    whole = np.concatenate([*starts, [table.num_rows]])
+    exchanger.exchange_unit(table, Groups(table.num_rows, None, whole, identities))
 
 
 def _halves(parts: range) -> tuple[range, range]:

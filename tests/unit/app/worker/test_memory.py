@@ -244,7 +244,7 @@ def test_a_long_table_is_several_records(tmp_path: Path) -> None:
 
 def test_many_short_tables_are_read_as_one(tmp_path: Path) -> None:
     """But for columns with dictionaries, which Arrow joins only if they have no nulls."""
-    texts = [["a", None], ["b"], [None, "c", "d"]]
+    texts: list[list[str | None]] = [["a", None], ["b"], [None, "c", "d"]]
     plain = [pa.table({"x": [1] * len(some), "t": some, "flag": [True] * len(some)}) for some in texts * 50]
     coded = [
         pa.table({"x": [1] * len(some), "t": pa.array(some).dictionary_encode("encode")}) for some in texts

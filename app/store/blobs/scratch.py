@@ -19,6 +19,8 @@ from __future__ import annotations
 import os
 import secrets
 import tempfile
+import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -74,6 +76,25 @@ class _ReusedMemory:
         return self._bytes.data[:size]
 
 
+class _RecordMemory:
+    """Memory for the records of all files of a thread: a task may have a file for each unit of its job."""
+
+    _of_thread = threading.local()
+
+    def __init__(self) -> None:
+        self.plain, self.sealed = _ReusedMemory(), _ReusedMemory()
+
+    @classmethod
+    def current(cls) -> _RecordMemory:
+        """Return this thread's memory, which is freed with the last file that has used it."""
+        reference: Callable[[], _RecordMemory | None] = getattr(cls._of_thread, "memory", lambda: None)
+        memory = reference()
+        if memory is None:
+            memory = cls()
+            cls._of_thread.memory = weakref.ref(memory)
+        return memory
+
+
 class SealedFile:
     """File of numbered records, sealed under one key."""
 
@@ -82,7 +103,7 @@ class SealedFile:
         self._file = file
         self._key = key
         self._cipher = AESGCM(key)
-        self._plain, self._sealed = _ReusedMemory(), _ReusedMemory()
+        self._memory = _RecordMemory.current()
         self._records = 0
         self._end = 0
 
@@ -116,8 +137,9 @@ class SealedFile:
     def write(self, table: pa.Table) -> Record:
         """Seal and append a table. Return its number, offset and length. Raises TaskStopped."""
         check_stop()
+        self._memory = _RecordMemory.current()
         plain = self._stream(table)
-        sealed = self._sealed.of(len(plain) + TAG_BYTES)
+        sealed = self._memory.sealed.of(len(plain) + TAG_BYTES)
         self._cipher.encrypt_into(self._records.to_bytes(12, "big"), plain, None, sealed)
         record = self._records, self._end, len(sealed)
         written = 0
@@ -135,7 +157,7 @@ class SealedFile:
             return memoryview(sink.getvalue()).cast("B")
         counted = pa.MockOutputStream()
         _write_stream(table, counted)
-        stream = self._plain.of(counted.size())
+        stream = self._memory.plain.of(counted.size())
         with pa.FixedSizeBufferWriter(pa.py_buffer(stream)) as memory:
             _write_stream(table, memory)
         return stream
@@ -144,7 +166,8 @@ class SealedFile:
         """Read and decrypt a table. Raises SealBroken, TaskStopped."""
         check_stop()
         number, offset, length = record
-        sealed = self._sealed.of(length)
+        self._memory = _RecordMemory.current()
+        sealed = self._memory.sealed.of(length)
         got = 0
         while got < length:
             count = os.preadv(self._handle(), [sealed[got:]], offset + got)
@@ -383,10 +406,10 @@ class SealedSpool:
         self._bytes[part] = 0
         rows = table.num_rows // -(-table.nbytes // _MOST_RECORD) + 1
         for first in range(0, table.num_rows, rows):
-            self._records[part].append(self._file_of(part).write(_joined(table.slice(first, rows))))
+            self._records[part].append(self._file_of(part).write(_in_one_batch(table.slice(first, rows))))
 
 
-def _joined(table: pa.Table) -> pa.Table:
+def _in_one_batch(table: pa.Table) -> pa.Table:
     """Return the table in one batch, if Arrow can join its columns: tiny batches take longest to read."""
     if all(column.num_chunks < 2 or _is_plain(column.type) for column in table.columns):
         return table.combine_chunks()

@@ -1,6 +1,8 @@
 """Fields that a worker reads or copies, and its choice between memory and out-of-core runs."""
 
+import gc
 import re
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -240,6 +242,24 @@ def test_a_long_table_is_several_records(tmp_path: Path) -> None:
         assert sum(lengths) >= table.nbytes
         assert max(lengths) < 6_000_000
         assert pa.concat_tables(spool.read(0)) == table
+
+
+def test_all_files_of_a_task_use_the_same_memory(tmp_path: Path) -> None:
+    """40 files take the memory of one record each way, which is freed with the last of them."""
+    table = pa.table({"x": np.arange(125_000)})  # 1 MB
+    tracemalloc.start()
+    try:
+        with SpoolWriter(tmp_path, "1-0-", 40, lambda part: part) as writer:
+            spool = writer.spool(40, 1)
+            for part in range(40):
+                spool.add(part, table)
+            assert all(next(spool.read(part)) == table for part in range(40))
+            assert 1_000_000 < tracemalloc.get_traced_memory()[0] < 4_000_000
+        del writer, spool
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] < 1_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_many_short_tables_are_read_as_one(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from providers.arrays import Float64Array, IndexArray, Int64Array
 from providers.out_of_core.partitions import Span, joined, scatter
-from providers.out_of_core.splitters import places
+from providers.out_of_core.splitters import place_ties, places
 from providers.storage import Scratch, Spool
 from providers.tables.columns import take_rows
 
@@ -99,7 +99,7 @@ class StoredNode:
         """
         sample, by = self._sample(keys)
         sampled = keys.of_points(sample, by)
-        order = np.lexsort(sampled[::-1])[self._places(sample.num_rows, left, parts)]
+        order = _order(sampled)[self._places(sample.num_rows, left, parts)]
         splitters = [key[order] for key in sampled]
         for table in self.pieces():
             scatter(Span([spool], first, parts), _parts_of(table, splitters, keys, by), table)
@@ -110,7 +110,7 @@ class StoredNode:
         before = int(ends[cut] - sizes[cut])
         both = pa.concat_tables(spool.read(first + cut)).combine_chunks()
         spool.clear(first + cut)
-        order = np.lexsort(keys.of_points(both, by)[::-1])
+        order = _order(keys.of_points(both, by))
         extra = first + parts
         spool.add(extra, take_rows(both, order[: left - before]))
         spool.add(extra + 1, take_rows(both, order[left - before :]))
@@ -196,10 +196,11 @@ def _parts_of(
     parts, tied = places(splitters[0], first, wants_ties=bool(by))
     if len(tied):
         own = keys.of_points(take_rows(table, tied), by)
-        joined = [np.concatenate(each) for each in zip(splitters, own, strict=True)]
-        order: IndexArray = np.lexsort(joined[::-1])  # stable: a splitter precedes the row it was taken from
-        count = len(splitters[0])
-        preceding = np.empty(len(order), np.int64)
-        preceding[order] = np.cumsum(order < count)
-        parts[tied] = preceding[count:]
+        place_ties(parts, tied, splitters, own, _order)
     return parts
+
+
+def _order(keys: Sequence[npt.NDArray[Any]]) -> IndexArray:
+    """Return the stable ascending order of keys, the most significant first."""
+    order: IndexArray = np.lexsort(keys[::-1])
+    return order

@@ -35,11 +35,11 @@ def scatter(spool: Spool, parts: npt.NDArray[np.integer[Any]], table: pa.Table) 
         at: scattered_words(column, places) for at, column in enumerate(table.columns) if has_words(column)
     }
     others = table.select([at for at in range(table.num_columns) if at not in words])
-    order = inverse(places) if others.num_columns else places
+    order = inverse(places) if others.num_columns else None
     for part in np.flatnonzero(np.diff(starts)).tolist():
         # Copies, not views: buffered rows must not keep all the others in memory.
         span = slice(starts[part], starts[part + 1])
-        taken = iter(take_rows(others, order[span]).columns if others.num_columns else ())
+        taken = iter(() if order is None else take_rows(others, order[span]).columns)
         columns = [
             words_array(words[at][span].copy(), kind, None) if at in words else next(taken)
             for at, kind in enumerate(table.schema.types)

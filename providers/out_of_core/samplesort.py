@@ -18,10 +18,10 @@ from typing import Self, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from providers.arrays import IndexArray, Int64Array, UInt64Array
+from providers.arrays import Int64Array, UInt64Array
 from providers.kernels.radix_sort import radix_order
 from providers.out_of_core.partitions import Rows, Span, scatter
-from providers.out_of_core.splitters import places
+from providers.out_of_core.splitters import place_ties, places
 from providers.storage import Scratch, Spool
 from providers.tables.columns import take_rows
 from providers.tables.sort_keys import packed, sort_keys
@@ -240,11 +240,5 @@ def _parts(splitters: Sequence[UInt64Array], keys: Sequence[UInt64Array]) -> Int
     parts, ties = places(splitters[0], keys[0], wants_ties=len(keys) > 1)
     # The further keys decide only for rows whose first key is that of a splitter.
     if len(ties):
-        count = len(splitters[0])
-        joined = [np.concatenate([own, key[ties]]) for own, key in zip(splitters, keys, strict=True)]
-        # The sort is stable: a splitter precedes equal rows.
-        order: IndexArray = radix_order(joined)
-        preceding = np.empty(len(order), np.int64)
-        preceding[order] = np.cumsum(order < count)
-        parts[ties] = preceding[count:]
+        place_ties(parts, ties, splitters, [key[ties] for key in keys], radix_order)
     return parts

@@ -7,6 +7,7 @@ so that only the keys that share a bucket with a splitter are searched for.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -43,6 +44,35 @@ def places(splitters: Keys, keys: Keys, wants_ties: bool) -> tuple[Int64Array, I
     searched = np.flatnonzero(in_bucket[buckets])
     parts[searched], tied = _searched(splitters, keys[searched], wants_ties)
     return parts, searched[tied]
+
+
+def place_ties(
+    parts: Int64Array,
+    tied: IndexArray,
+    splitters: Sequence[Keys],
+    keys: Sequence[Keys],
+    order_of: Callable[[Sequence[Keys]], IndexArray],
+) -> None:
+    """Set the parts of tied rows by all their keys: the number of splitters at or before each.
+
+    Parameters
+    ----------
+    parts : ndarray of int64, shape (rows,)
+        Part of each row; updated.
+    tied : ndarray of int, shape (ties,)
+        Rows whose first key is a splitter's.
+    splitters : sequence of ndarray, shape (splitters,) each
+        Keys of the splitters in descending weight.
+    keys : sequence of ndarray, shape (ties,) each
+        Keys of the tied rows.
+    order_of : callable
+        (keys in descending weight) -> their stable order.
+    """
+    count = len(splitters[0])
+    order = order_of([np.concatenate(pair) for pair in zip(splitters, keys, strict=True)])
+    preceding = np.empty(len(order), np.int64)
+    preceding[order] = np.cumsum(order < count)  # the order is stable: a splitter precedes equal rows
+    parts[tied] = preceding[count:]
 
 
 def _compared(splitters: Keys, keys: Keys, wants_ties: bool) -> tuple[Int64Array, IndexArray]:

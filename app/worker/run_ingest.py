@@ -104,9 +104,8 @@ def write_checked(task: NewTable, schema: pa.Schema, batches: Iterator[pa.Record
             _refuse_large_table(writer.plain_bytes, digest.rows, task.max_bytes)  # of the batches before
             _refuse_large_rows(batch, digest.rows)
             sizes = decoded_row_sizes(batch)
-            if sizes is None:  # no value is encoded, and the next batch uses the memory of this one
+            if sizes is None:
                 digest.update(batch)
-                writer.write(batch)
             else:
                 decoded_bytes += int(sizes.sum())
                 if decoded_bytes > task.max_bytes:
@@ -114,8 +113,9 @@ def write_checked(task: NewTable, schema: pa.Schema, batches: Iterator[pa.Record
                 _refuse_large_decoded_rows(sizes, digest.rows)
                 for piece in cut_by_size(batch, sizes, _MOST_DECODED):
                     digest.update(piece)
-                writer.write(batch)
-                pa.default_memory_pool().release_unused()  # otherwise the C library keeps freed memory
+            writer.write(batch)
+            if sizes is not None:  # the C library would keep the memory of decoded values
+                pa.default_memory_pool().release_unused()
         _refuse_large_table(writer.plain_bytes, digest.rows, task.max_bytes)
         found = {
             "fields": described_fields(schema),

@@ -418,10 +418,14 @@ def _in_one_batch(table: pa.Table) -> pa.Table:
 
 def _is_plain(kind: pa.DataType) -> bool:
     """Whether values of the type have no dictionary and no parts."""
-    return pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or kind in _TEXTS
-
-
-_TEXTS = (pa.string(), pa.binary(), pa.large_string(), pa.large_binary())
+    return (
+        pa.types.is_primitive(kind)
+        or pa.types.is_decimal(kind)
+        or pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+    )
 
 
 def _write_stream(table: pa.Table, sink: pa.NativeFile) -> None:

@@ -141,10 +141,11 @@ class Spread:
             Whether distances are measured in standard deviations.
         """
         if standardise:
-            return cls(0, float(sum(each.sd > 0.0 for each in standards)))
+            return cls(0, sum(each.variance for each in standards))
         exponent = int(np.frexp(max(high - low for low, high in ranges))[1])
         return cls(
-            exponent, sum(math.ldexp(each.sd**2, 2 * (each.exponent - exponent)) for each in standards)
+            exponent,
+            sum(math.ldexp(each.sd**2 * each.variance, 2 * (each.exponent - exponent)) for each in standards),
         )
 
     def within(self, points: Float64Array, bin_of: Int32Array) -> float:

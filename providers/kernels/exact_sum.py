@@ -11,6 +11,7 @@ Kulisch 2013, Computer Arithmetic and Validity, doi:10.1515/9783110301793: the l
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Self
 
 import numpy as np
@@ -168,6 +169,12 @@ class ExactSum:
         """Return the float64 nearest to the mean of the numbers, one or more."""
         return float(_mean_of_sum(self._limbs, self._count))
 
+    def error_of_mean(self) -> float:
+        """Return the true mean of the numbers, one or more, less `mean()`."""
+        limbs = sum(int(limb) << (32 * at) for at, limb in enumerate(self._limbs))
+        true_mean = Fraction(limbs, self._count) * Fraction(2) ** _LOWEST_BIT
+        return float(true_mean - Fraction(self.mean()))
+
 
 def exact_mean(values: npt.NDArray[np.float64]) -> float:
     """Return the float64 nearest to the mean of finite numbers, 1 to 2**30 - 1 of them."""
@@ -185,7 +192,14 @@ class Standard:
     mean: float
     """Mean of the scaled numbers."""
     sd: float
-    """Population standard deviation of the scaled numbers; 0 if all numbers are equal."""
+    """Population standard deviation of the scaled numbers from `mean`; 0 if all numbers are equal."""
+    bias: float
+    """Mean of the standardised numbers: not 0 if they differ so little that the rounding of `mean` counts."""
+
+    @property
+    def variance(self) -> float:
+        """Population variance of the standardised numbers; 0 if all numbers are equal."""
+        return 1.0 - self.bias**2 if self.sd else 0.0
 
     @classmethod
     def of_fields(
@@ -218,12 +232,15 @@ class Standard:
                 deviations -= means[field]
                 deviations *= deviations
                 squares[field].add(deviations)
-        return [
-            cls(exponents[field], means[field], math.sqrt(squares[field].mean()))
-            if field in exponents
-            else cls(0, low, 0.0)
-            for field, (low, _) in enumerate(ranges)
-        ]
+        found = []
+        for field, (low, _) in enumerate(ranges):
+            if field in exponents:
+                sd = math.sqrt(squares[field].mean())
+                bias = sums[field].error_of_mean() / sd if sd else 0.0
+                found.append(cls(exponents[field], means[field], sd, bias))
+            else:
+                found.append(cls(0, low, 0.0, 0.0))
+        return found
 
     @classmethod
     def of_values(cls, values: npt.NDArray[np.float64]) -> Self:

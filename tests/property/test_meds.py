@@ -186,6 +186,16 @@ def test_distances_beyond_float64(values: list[float]) -> None:
     assert "200" not in error.value.message
 
 
+@pytest.mark.parametrize("standardise", [True, False])
+@pytest.mark.parametrize("values", [[0, 2, 2, 2], [0, 0, 2, 4, 4, 4], [2, 4, 4, 6, 6, 6, 6]])
+def test_variance_of_large_numbers_whose_mean_is_rounded(values: list[int], standardise: bool) -> None:
+    table = table_of([2.0**53 + value for value in values])
+    parameters = {"swap_fields": ["x"], "k": 2, "standardise": standardise}
+    found = assert_meds_agrees(table, parameters, bytes(32))
+    assert found is not None
+    assert found.provider["within_bin_variance"] > 0
+
+
 def test_progress_is_reported() -> None:
     """Fractions of the whole grow to the end, and stages have names."""
     from providers import PROVIDERS

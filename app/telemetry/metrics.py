@@ -53,6 +53,11 @@ class Metrics:
             ["method", "route", "status"],
             registry=registry,
         )
+        self.server_errors = Counter(
+            "rowveil_http_server_errors",
+            "Responses with a status of 500 or more, whatever the route.",
+            registry=registry,
+        )
         self.request_seconds = Histogram(
             "rowveil_http_request_seconds",
             "Time to the end of the response, including streams and waiting.",

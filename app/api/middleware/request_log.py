@@ -5,6 +5,7 @@ Metrics and logs use the route's template instead of the path, whose segments an
 
 import logging
 import time
+from http import HTTPStatus
 
 from prometheus_client import Counter, Histogram
 from starlette.datastructures import Headers
@@ -66,7 +67,7 @@ class RequestLog:
                 span.name(f"{method} {route}")
                 span.set({"http.request.method": method, "http.route": route})
                 span.set({"http.response.status_code": status, "rowveil.request_id": request_id})
-                if status >= 500:
+                if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
                     span.failed(str(status))
                 self._log_request(method, route, status, time.perf_counter() - started)
 
@@ -82,6 +83,8 @@ class RequestLog:
         requests, request_seconds = series
         requests.inc()
         request_seconds.observe(seconds)
+        if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            self._metrics.server_errors.inc()
         level = logging.DEBUG if route in _PROBES else logging.INFO
         if not _log.isEnabledFor(level):
             return

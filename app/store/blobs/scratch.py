@@ -418,7 +418,7 @@ def _in_one_batch(table: pa.Table) -> pa.Table:
 
 def _is_plain(kind: pa.DataType) -> bool:
     """Whether values of the type have no dictionary and no parts."""
-    return (
+    return bool(
         pa.types.is_primitive(kind)
         or pa.types.is_decimal(kind)
         or pa.types.is_string(kind)

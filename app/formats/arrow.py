@@ -15,8 +15,9 @@ from typing import Any, BinaryIO
 import numpy as np
 import pyarrow as pa
 
-from app.formats.bounded_file import Batches, BoundedFile
-from app.formats.errors import FormatError
+from app.formats.bounded_file import Batches
+from app.formats.errors import FormatError, damaged_field
+from app.formats.large_batches import StreamFile, can_cut, in_pieces
 from app.formats.released_arrays import released
 from app.formats.schema_checks import check_schema
 from app.store.blobs.batches import BATCH_BYTES, decoded_pieces, pieces
@@ -73,20 +74,24 @@ class ChunkSink(io.RawIOBase):
 
 def open_arrow(data: bytes | BinaryIO) -> Batches:
     """Open the table of an Arrow stream; every buffer is validated before it is used."""
-    source = BoundedFile(data)
+    source = StreamFile(data)
     if source.read(6) == b"ARROW1":
         raise FormatError("this is an Arrow file; send the Arrow stream format")
-    source.seek(0)
-    try:
+
+    def open_reader() -> pa.ipc.RecordBatchStreamReader:
+        source.seek(0)
         # each thread that decompresses would keep memory of its own
-        reader = pa.ipc.open_stream(source, options=pa.ipc.IpcReadOptions(use_threads=False))
+        return pa.ipc.open_stream(source, options=pa.ipc.IpcReadOptions(use_threads=False))
+
+    try:
+        reader = open_reader()
         schema = reader.schema
     except MemoryError:
         raise
     except invalid_data():
         raise FormatError(_NOT_WHOLE) from None
     check_schema(schema)
-    return checked(schema, reader, _NOT_WHOLE)
+    return checked(schema, in_pieces(source, open_reader) if can_cut(schema) else reader, _NOT_WHOLE)
 
 
 def checked(schema: pa.Schema, batches: Iterable[pa.RecordBatch], not_whole: str) -> Batches:
@@ -105,7 +110,7 @@ def _sound(batches: Iterator[pa.RecordBatch], not_whole: str) -> Iterator[pa.Rec
     while True:
         try:
             batch = next(batches, None)
-        except MemoryError:
+        except (MemoryError, FormatError):
             raise
         except invalid_data():
             raise FormatError(not_whole) from None
@@ -170,13 +175,12 @@ def _refuse_endless_rows(batch: pa.RecordBatch) -> None:
 
 
 def _damaged(batch: pa.RecordBatch) -> FormatError:
-    what = "is damaged: offsets, indices or text that is not UTF-8"
     for field, column in zip(batch.schema, batch.columns, strict=True):
         try:
             column.validate(full=True)
         except pa.ArrowInvalid:
-            return FormatError(f"field '{field.name}' {what}")
-    return FormatError(f"a batch of rows {what}")
+            return damaged_field(field.name)
+    return FormatError("a batch of rows is damaged: offsets, indices or text that is not UTF-8")
 
 
 def _laid_out(batches: Iterator[pa.RecordBatch], plain_schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -20,6 +20,11 @@ class FormatError(ValueError):
         return self.message
 
 
+def damaged_field(name: str) -> FormatError:
+    """Return the error for a field whose values do not fit its type."""
+    return FormatError(f"field '{name}' is damaged: offsets, indices or text that is not UTF-8")
+
+
 class CellFault(Exception):
     """A cell of one column does not fit. The caller adds the location."""
 

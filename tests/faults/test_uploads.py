@@ -179,12 +179,17 @@ def _zeros(rows: int, times: int) -> bytes:
 
 
 @embedded
-def test_an_upload_larger_than_memory_is_read_and_a_batch_that_is_larger_is_stopped(
+def test_an_upload_larger_than_memory_is_read_and_a_compressed_batch_that_is_larger_is_stopped(
     start: Callable[..., Running],
 ) -> None:
     one = start(worker_memory_bytes=192 * 2**20, warm_workers=True)
     arrow = "application/vnd.apache.arrow.stream"
     assert upload(one, _zeros(10**6, 30), arrow).row_count == 30 * 10**6
+    table = pa.table({"a": np.arange(20 * 10**6), "text": pa.nulls(20 * 10**6, pa.string())})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)  # in one batch, which is read piece by piece
+    assert upload(one, sink.getvalue().to_pybytes(), arrow).digest == table_digest(table)
     with pytest.raises(MemoryLimit):
         upload(one, _zeros(40 * 10**6, 1), arrow)
     assert upload(one).row_count == 500

@@ -10,6 +10,7 @@ A batch whose columns are not in the body as they are, since it is compressed or
 from __future__ import annotations
 
 import io
+import math
 import mmap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -197,7 +198,7 @@ def in_pieces(
                 return
             yield batch
         elif batch is not None and (columns := _columns(file, batch, body)):
-            most_rows = max(8, min(BATCH_ROWS, batch.num_rows * piece // len(body.memory)) // 8 * 8)
+            most_rows = _rows_of(piece * batch.num_rows / len(body.memory))
             for first in range(0, batch.num_rows, most_rows):
                 rows = min(most_rows, batch.num_rows - first)
                 arrays = [column.read(first, rows) for column in columns]
@@ -210,6 +211,14 @@ def in_pieces(
                 reader.read_next_batch()
             continue
         done += 1
+
+
+def _rows_of(wanted: float) -> int:
+    """Return the power of two that is nearest to a number of rows; 8 to `BATCH_ROWS`.
+
+    Then the pieces of a field end where its digest's chunks do.
+    """
+    return min(BATCH_ROWS, max(8, 1 << round(math.log2(max(1.0, wanted)))))
 
 
 def _next(reader: pa.ipc.RecordBatchStreamReader, file: StreamFile) -> pa.RecordBatch | None:

@@ -111,9 +111,12 @@ def _anchor(experiment: dict[str, Any]) -> str:
 
 def _section(paper: dict[str, Any], experiment: dict[str, Any]) -> list[str]:
     verdict = experiment["verdict"]
+    measured = ", ".join(
+        f"{service} of revision {revision}" for service, revision in experiment["revisions"].items()
+    )
     parts = [
         f"## {_heading(experiment)}",
-        f"The paper concludes that {experiment['claim']}. {experiment['setting']}",
+        f"The paper concludes that {experiment['claim']}. {experiment['setting']} Measured: {measured}.",
         f"**{verdict[0].upper()}{verdict[1:]}.** {experiment['reason']}",
     ]
     for table in experiment["tables"]:

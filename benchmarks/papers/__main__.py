@@ -15,6 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.papers.experiments import Data, Experiment, Source, repeatable, stored
 from benchmarks.papers.sources import SOURCES
+from providers import PROVIDERS
 
 FOLDER = Path("docs/papers")
 
@@ -61,6 +62,7 @@ def judged_again(source: Source, entries: dict[str, dict[str, Any]]) -> dict[str
             each,
             {kind: entries[each.identifier][kind] for kind in ("tables", "charts")},
             entries[each.identifier]["processor_seconds"],
+            entries[each.identifier]["revisions"],
         )
         for each in source.experiments
         if each.identifier in entries
@@ -102,7 +104,8 @@ def measured(experiment: Experiment, data: Data) -> dict[str, Any]:
     began = processor_seconds()
     with threadpool_limits(1):
         figures = experiment.run(data).as_json()
-    return stored(experiment, figures, processor_seconds() - began)
+    revisions = {service: PROVIDERS[service].revision for service in experiment.services}
+    return stored(experiment, figures, processor_seconds() - began, revisions)
 
 
 def differences(kept: dict[str, Any], entry: dict[str, Any]) -> list[str]:

@@ -154,14 +154,20 @@ class Source:
     experiments: Sequence[Experiment]
 
 
-def stored(experiment: Experiment, figures: dict[str, Any], seconds: float) -> dict[str, Any]:
-    """Return the entry of an experiment in the file of its source."""
+def stored(
+    experiment: Experiment, figures: dict[str, Any], seconds: float, revisions: dict[str, int]
+) -> dict[str, Any]:
+    """Return the entry of an experiment in the file of its source.
+
+    ``revisions``: service -> revision that was measured.
+    """
     verdict, reason = experiment.judge(Figures.of_json(figures))
     return {
         "identifier": experiment.identifier,
         "place": experiment.place,
         "title": experiment.title,
         "services": list(experiment.services),
+        "revisions": revisions,
         "claim": experiment.claim,
         "setting": experiment.setting,
         "verdict": verdict,

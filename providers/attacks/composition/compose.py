@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from providers.arrays import Float64Array, Int64Array
+from providers.attacks.composition.exclusion import GroupValues, exclusion
 from providers.attacks.composition.guesses import (
     Intersection,
-    exclusion,
     least_squares,
     majority,
     mean_of,
@@ -313,10 +313,9 @@ class _Attack:
         if name in self.groups and self.params is not None:
             members, starts = group_members(self.groups[name])
             group_of, rate = self.groups[name][self.rows], rate_of(self.params, self.groups, name)
-            curves["exclusion"] = {
-                step: self._successes(exclusion(shown[:step], truth, group_of, members, starts, whole, rate))
-                for step in steps
-            }
+            values = GroupValues(group_of, members, starts, whole, rate)
+            guessed = exclusion(shown, truth, values, steps)
+            curves["exclusion"] = {step: self._successes(right) for step, right in guessed.items()}
             baselines["exclusion"] = exact
         if column.kind == "category":
             return

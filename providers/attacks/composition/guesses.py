@@ -36,69 +36,6 @@ def majority(shown: Codes, truth: Codes) -> Float64Array:
     return right
 
 
-def exclusion(
-    shown: Codes,
-    truth: Codes,
-    group_of: Int64Array,
-    members: Int64Array,
-    starts: Int64Array,
-    codes: Codes,
-    rate: float,
-) -> Float64Array:
-    """Guess the most probable value of a row among those of its group, given what it shows and never shows.
-
-    Parameters
-    ----------
-    shown : ndarray of int, shape (releases, rows)
-        Code of the value of each attacked row in each release.
-    truth : ndarray of int, shape (rows,)
-        Code of the row's own value.
-    group_of : ndarray of int64, shape (rows,)
-        Group of each attacked row; -1 for none: the guess is then what the first release shows.
-    members, starts : ndarrays of int64
-        Rows of the release, group by group, and the start of each group.
-    codes : ndarray of int, shape (rows of the release,)
-        Codes of the values in one release; a group as a whole holds its own values in every release.
-    rate : float
-        Share of the rows that are exchanged.
-
-    Notes
-    -----
-    In a group of m rows with c_v copies of value v, a row whose own value is v shows w in a release with
-    probability P(w | v) = rate (c_w - [w = v]) / (m - 1) + (1 - rate) [w = v]. For s_v releases that show v,
-    the posterior of v is proportional to c_v (P(v | v) / P(v | others))^s_v. At rate 1 a value with one copy
-    that was shown once has probability zero: it is excluded.
-    """
-    right = np.zeros(shown.shape[1])
-    for row in np.flatnonzero(group_of < 0):
-        right[row] = float(shown[0, row] == truth[row])
-    for group in np.unique(group_of[group_of >= 0]):
-        rows = members[starts[group] : starts[group + 1]]
-        values, copies = np.unique(codes[rows], return_counts=True)
-        others = len(rows) - 1
-        prior = np.log(copies)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            kept = rate * (copies - 1) / others + (1 - rate)
-            ratio = np.log(kept) - np.log(rate * copies / others)
-        for row in np.flatnonzero(group_of == group):
-            if not others:
-                right[row] = float(values[0] == truth[row])
-                continue
-            seen, times = np.unique(shown[:, row], return_counts=True)
-            place = np.searchsorted(values, seen)
-            inside = place < len(values)
-            inside[inside] = values[place[inside]] == seen[inside]
-            score = prior.copy()
-            score[place[inside]] += times[inside] * ratio[place[inside]]
-            if not np.isfinite(score.max()):
-                continue  # no candidate explains what the row shows
-            best = score >= score.max() - 1e-9
-            own = np.searchsorted(values, truth[row])
-            known = own < len(values) and values[own] == truth[row]
-            right[row] = best[own] / best.sum() if known else 0.0
-    return right
-
-
 def mean_of(shown: Float64Array) -> Float64Array:
     """Return the mean of the numbers that a row shows; NaN where it shows none. Shape (rows,)."""
     present = np.isfinite(shown)

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from providers import PROVIDERS
 from providers.attacks.composition import hypothetical
 from providers.attacks.composition.compose import ReleasedTable, compose
-from providers.attacks.composition.guesses import Intersection, exclusion, least_squares, majority, mean_of
+from providers.attacks.composition.exclusion import GroupValues, exclusion
+from providers.attacks.composition.guesses import Intersection, least_squares, majority, mean_of
 from providers.attacks.composition.hypothetical import Composition, compose_hypothetical
 from providers.attacks.figures import AttackResult
 from providers.attacks.tables import MethodUsed
@@ -81,19 +82,33 @@ def test_exclusion_equals_bayes_rule_in_fractions(data: st.DataObject) -> None:
     truth = data.draw(st.lists(VALUES, min_size=len(codes), max_size=len(codes)))
     order = np.argsort(group_of, kind="stable")
     starts = np.concatenate(([0], np.cumsum(np.bincount(group_of, minlength=3))))
-    found = exclusion(
-        np.array(shown), np.array(truth), np.array(group_of), order, starts, np.array(codes), float(rate)
-    )
+    values = GroupValues(np.array(group_of), order, starts, np.array(codes), float(rate))
+    found = exclusion(np.array(shown), np.array(truth), values, [releases])[releases]
     for row, group in enumerate(group_of):
         members = [code for code, other in zip(codes, group_of, strict=True) if other == group]
         expected = naive.exclusion([one[row] for one in shown], truth[row], members, rate)
         assert found[row] == pytest.approx(float(expected))
 
 
+@given(st.data())
+def test_exclusion_after_several_numbers_of_releases(data: st.DataObject) -> None:
+    """The guess after n releases is that of a call with the first n releases only."""
+    group_of, codes, truth = (np.array(data.draw(st.lists(VALUES, min_size=8, max_size=8))) for _ in range(3))
+    shown = np.array(data.draw(st.lists(st.lists(VALUES, min_size=8, max_size=8), min_size=4, max_size=4)))
+    order = np.argsort(group_of, kind="stable")
+    starts = np.concatenate(([0], np.cumsum(np.bincount(group_of))))
+    values = GroupValues(group_of, order, starts, codes, 1.0)
+    found = exclusion(shown, truth, values, [1, 2, 4])
+    assert list(found) == [1, 2, 4]
+    for step, right in found.items():
+        assert right.tolist() == exclusion(shown[:step], truth, values, [step])[step].tolist()
+
+
 def test_a_row_without_a_group_shows_its_own_value() -> None:
     none = np.array([-1, -1])
     empty = np.zeros(0, np.int64)
-    found = exclusion(np.array([[3, 4]]), np.array([3, 3]), none, empty, np.array([0]), np.array([3, 4]), 1.0)
+    values = GroupValues(none, empty, np.array([0]), np.array([3, 4]), 1.0)
+    found = exclusion(np.array([[3, 4]]), np.array([3, 3]), values, [1])[1]
     assert found.tolist() == [1, 0]
 
 

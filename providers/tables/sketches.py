@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import orjson
 import pyarrow as pa
 
 from providers.tables.columns import combined, take_rows
@@ -46,6 +47,9 @@ _SAME_FIELD = 0.7
 
 _SAME_ROWS = 0.5
 """Resemblance of whole rows from which on two tables are versions of one source."""
+
+_LEAST_PLAIN, _MOST_PLAIN = 1e-4, 1e16
+"""Absolute floats from the first to below the second have no exponent as text."""
 
 _ROWS_BYTES = 4 * PLACES
 
@@ -94,10 +98,10 @@ def sketch(table: pa.Table, key: bytes) -> TableSketch:
         named = _keyed(name.encode(), key, b"field")
         hashes = _value_hashes(table.column(position), key)
         whole += _mixed(hashes ^ np.uint64(int(named, 16)))
-        runs = _runs(hashes)
-        if len(np.unique(runs)) >= max(_LEAST_RUNS, len(runs) / 2):
+        runs = np.sort(_runs(hashes))
+        if len(_starts(runs)) >= max(_LEAST_RUNS, len(runs) / 2):
             fields[named] = _sketched(runs)
-    return TableSketch(_sketched(_mixed(whole)), fields)
+    return TableSketch(_sketched(np.sort(_mixed(whole))), fields)
 
 
 def resemblance(one: str, two: str) -> float:
@@ -202,10 +206,10 @@ def _value_hashes(column: pa.ChunkedArray, key: bytes) -> Hashes:
         texts = _texts(values)
     except pa.ArrowNotImplementedError:
         return np.zeros(len(column), np.uint64)
-    begun = hashlib.blake2b(digest_size=8, key=key, person=b"value")
+    begin = hashlib.blake2b(digest_size=8, key=key, person=b"value").copy
     digests = []
     for text in texts:
-        hashed = begun.copy()  # begun once: with its key, that takes as long as a short text
+        hashed = begin()  # a copy: with its key, a new one takes as long as a short text
         hashed.update(text)
         digests.append(hashed.digest())
     return np.frombuffer(b"".join(digests), ">u8").astype(np.uint64)[numbers]
@@ -213,11 +217,32 @@ def _value_hashes(column: pa.ChunkedArray, key: bytes) -> Hashes:
 
 def _texts(values: pa.ChunkedArray) -> list[bytes]:
     """Return bytes of each value that are equal for equal values of one type; empty for null."""
+    if pa.types.is_integer(values.type) or values.type in (pa.float32(), pa.float64()):
+        return _number_texts(values)
     try:
         plain = values.to_pylist()
     except (ValueError, OverflowError):  # nanoseconds, and times beyond Python's
         return [_text(value) for value in values]
     return [b"" if value is None else b"=" + repr(value).encode("utf-8", "surrogatepass") for value in plain]
+
+
+def _number_texts(values: pa.ChunkedArray) -> list[bytes]:
+    """Return what `_texts` does; orjson writes numbers as Python does, apart from small and large floats."""
+    present = values.is_valid().to_numpy()
+    numbers = values.fill_null(0).to_numpy()
+    as_python = present.copy()
+    if numbers.dtype.kind == "f":
+        numbers = numbers.astype(np.float64)
+        size = np.abs(numbers)
+        as_python &= (size == 0) | ((size >= _LEAST_PLAIN) & (size < _MOST_PLAIN))
+    if not len(numbers):
+        return []
+    texts = [
+        b"=" + text for text in orjson.dumps(numbers, option=orjson.OPT_SERIALIZE_NUMPY)[1:-1].split(b",")
+    ]
+    for place in np.flatnonzero(~as_python).tolist():
+        texts[place] = b"=" + repr(numbers[place].item()).encode() if present[place] else b""
+    return texts
 
 
 def _text(value: pa.Scalar) -> bytes:
@@ -229,13 +254,17 @@ def _text(value: pa.Scalar) -> bytes:
     return b"" if plain is None else b"=" + repr(plain).encode("utf-8", "surrogatepass")
 
 
-def _sketched(hashes: Hashes) -> str:
-    """Return the smallest hash of each place as base64; the n-th copy of a value is an element of its own."""
-    order = np.argsort(hashes, kind="stable")
-    ordered = hashes[order]
-    starts = (
-        np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1]))) if len(ordered) else ordered
-    )
+def _starts(ordered: Hashes) -> npt.NDArray[np.int64]:
+    """Return where each distinct one of sorted hashes begins."""
+    return np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)])
+
+
+def _sketched(ordered: Hashes) -> str:
+    """Return the smallest hash of each place as base64; the n-th copy of a value is an element of its own.
+
+    ``ordered``: sorted hashes.
+    """
+    starts = _starts(ordered)
     runs = np.diff(np.append(starts, len(ordered))).astype(np.int64)
     copies = np.arange(len(ordered), dtype=np.uint64) - np.repeat(starts, runs).astype(np.uint64)
     elements = _mixed(ordered + copies * np.uint64(0x9E3779B97F4A7C15))

@@ -1,6 +1,7 @@
 """Sketches of tables: estimates of their twins, recognition of changed tables, every type, no value."""
 
 import datetime
+import hashlib
 import json
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from providers.tables.sketches import (
     SKETCHED_ROWS,
     TableSketch,
+    _texts,
     first_same,
     packed,
     resemblance,
@@ -54,6 +56,32 @@ def test_resemblance_estimates_the_jaccard_index_of_rows_and_of_runs(kept: int, 
     by_name = zip(first.fields.items(), second.fields.values(), strict=True)
     found = [resemblance(mine, other) for (_, mine), other in by_name]
     assert found[-1] == pytest.approx(jaccard(*values), abs=0.26)
+
+
+def test_stored_sketches_stay_comparable() -> None:
+    """The ledger keeps sketches: those of a version before must be those of this one."""
+    rows = range(300)
+    table = pa.table(
+        {
+            "whole": [row * row for row in rows],
+            "small": [10.0**-row for row in rows],
+            "large": [1.5**row for row in rows],
+            "narrow": pa.array([row / 7 for row in rows], pa.float32()),
+            "nulls": [None if row % 3 == 0 else -row / 8 for row in rows],
+            "text": [f"text {row}" for row in rows],
+        }
+    )
+    document = json.dumps(sketch(table, KEY).document(), sort_keys=True).encode()
+    assert hashlib.sha256(document).hexdigest() == (
+        "5a08cade422991d663683bfa57979b05078534b3ea1d0676e7db39d293d1222d"
+    )
+
+
+@given(st.lists(st.floats() | st.none() | st.sampled_from([-0.0, 1e-4, 1e16, 9.999999999999999e-05])))
+def test_numbers_as_text_are_those_of_python(values: list[float | None]) -> None:
+    array = pa.array(values, pa.float64())
+    expected = [b"" if value is None else b"=" + repr(value).encode() for value in array.to_pylist()]
+    assert _texts(pa.chunked_array([array])) == expected
 
 
 def test_a_table_with_a_row_more_or_less_is_the_same() -> None:

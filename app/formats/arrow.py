@@ -91,7 +91,8 @@ def open_arrow(data: bytes | BinaryIO) -> Batches:
     except invalid_data():
         raise FormatError(_NOT_WHOLE) from None
     check_schema(schema)
-    return checked(schema, in_pieces(source, open_reader) if can_cut(schema) else reader, _NOT_WHOLE)
+    batches = in_pieces(source, reader, open_reader) if can_cut(schema) else reader
+    return checked(schema, batches, _NOT_WHOLE)
 
 
 def checked(schema: pa.Schema, batches: Iterable[pa.RecordBatch], not_whole: str) -> Batches:

@@ -23,6 +23,7 @@ import pyarrow as pa
 from app.formats.bounded_file import BoundedFile
 from app.formats.errors import damaged_field
 from app.store.blobs.batches import BATCH_BYTES, BATCH_ROWS
+from providers.tables.columns import is_text
 
 _LEAST_READ = 1 << 20
 """Bytes of a column that are read at once on average: a sealed file is decrypted in chunks of this size."""
@@ -32,16 +33,7 @@ Bytes = npt.NDArray[np.uint8]
 
 def can_cut(schema: pa.Schema) -> bool:
     """Whether some rows of every column can be read from the body of a batch."""
-    return all(pa.types.is_null(each) or _is_text(each) or _width(each) > 0 for each in schema.types)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_string(kind)
-        or pa.types.is_binary(kind)
-        or pa.types.is_large_string(kind)
-        or pa.types.is_large_binary(kind)
-    )
+    return all(pa.types.is_null(each) or is_text(each) or _width(each) > 0 for each in schema.types)
 
 
 def _offset_type(kind: pa.DataType) -> np.dtype[np.signedinteger[Any]]:
@@ -132,8 +124,8 @@ class _Column:
         self._file = file
         self._name = name
         self._kind = kind
-        self._bits = 8 * _offset_type(kind).itemsize if _is_text(kind) else _width(kind)
-        self._values = body.place(values, _bytes((rows + _is_text(kind)) * self._bits)) if self._bits else 0
+        self._bits = 8 * _offset_type(kind).itemsize if is_text(kind) else _width(kind)
+        self._values = body.place(values, _bytes((rows + is_text(kind)) * self._bits)) if self._bits else 0
         self._texts, self._text_bytes = 0, 0
         if texts is not None and texts.size:
             self._texts, self._text_bytes = body.place(texts, 0), texts.size
@@ -152,7 +144,7 @@ class _Column:
         if self._validity is not None:
             valid = pa.py_buffer(self._validity[first // 8 : _bytes(first + count)])
         start = self._values + first * self._bits // 8
-        if not _is_text(self._kind):
+        if not is_text(self._kind):
             values = self._file.read_at(start, _bytes(count * self._bits))
             return pa.Array.from_buffers(self._kind, count, [valid, pa.py_buffer(values)])
         offsets = self._file.read_at(start, _bytes((count + 1) * self._bits)).view(_offset_type(self._kind))
@@ -169,15 +161,19 @@ def _bytes(bits: int) -> int:
 
 
 def in_pieces(
-    file: StreamFile, open_reader: Callable[[], pa.ipc.RecordBatchStreamReader]
+    file: StreamFile,
+    reader: pa.ipc.RecordBatchStreamReader,
+    open_reader: Callable[[], pa.ipc.RecordBatchStreamReader],
 ) -> Iterator[pa.RecordBatch]:
     """Yield the batches of a stream, large ones in pieces of about `BATCH_BYTES`.
 
     Parameters
     ----------
     file : StreamFile
+    reader : pa.ipc.RecordBatchStreamReader
+        Reader of the stream before its first batch. `can_cut` is true for its schema.
     open_reader : callable
-        Opens the stream from the beginning of the file. `can_cut` is true for its schema.
+        Opens the stream again, from the beginning of the file.
 
     Raises
     ------
@@ -186,7 +182,6 @@ def in_pieces(
     pa.ArrowException, OSError
         The stream is damaged, as from Arrow's reader.
     """
-    reader = open_reader()
     piece = max(BATCH_BYTES, len(reader.schema) * _LEAST_READ)
     file.most_read = 2 * piece
     done = 0

@@ -143,6 +143,17 @@ def is_words(kind: pa.DataType) -> bool:
     )
 
 
+def is_text(kind: pa.DataType) -> bool:
+    """Whether values are texts or bytes of any length, found by offsets of 32 or 64 bits."""
+    types = pa.types
+    return bool(
+        types.is_string(kind)
+        or types.is_binary(kind)
+        or types.is_large_string(kind)
+        or types.is_large_binary(kind)
+    )
+
+
 def words_of(array: pa.Array) -> Words:
     """Return the data of an `is_words` array as unsigned words, read-only; undefined for a null."""
     if pa.types.is_boolean(array.type):

@@ -36,6 +36,7 @@ from app.engine.stop_request import check_stop
 from app.store.blobs.disk_space import free, reserve
 from app.store.blobs.sealed_files import TAG_BYTES
 from app.store.crypto.sealing import SealBroken
+from providers.tables.columns import is_text
 
 _LEAST_RECORD = 2**15
 
@@ -418,14 +419,7 @@ def _in_one_batch(table: pa.Table) -> pa.Table:
 
 def _is_plain(kind: pa.DataType) -> bool:
     """Whether values of the type have no dictionary and no parts."""
-    return bool(
-        pa.types.is_primitive(kind)
-        or pa.types.is_decimal(kind)
-        or pa.types.is_string(kind)
-        or pa.types.is_large_string(kind)
-        or pa.types.is_binary(kind)
-        or pa.types.is_large_binary(kind)
-    )
+    return pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or is_text(kind)
 
 
 def _write_stream(table: pa.Table, sink: pa.NativeFile) -> None:

@@ -12,6 +12,7 @@ import pytest
 from app.formats import arrow, large_batches
 from app.formats.arrow import open_arrow
 from app.formats.errors import FormatError
+from tests.hostile.files import arrow as stream
 
 ROWS = 5003
 PIECE = 1 << 12
@@ -52,15 +53,6 @@ def columns() -> dict[str, pa.Array]:
     }
 
 
-def stream(batches: list[pa.RecordBatch], codec: str | None = None) -> bytes:
-    sink = io.BytesIO()
-    options = pa.ipc.IpcWriteOptions(compression=codec)
-    with pa.ipc.new_stream(sink, batches[0].schema, options=options) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
-    return sink.getvalue()
-
-
 def read(content: bytes) -> list[pa.RecordBatch]:
     schema, batches = open_arrow(io.BytesIO(content))
     found = list(batches)
@@ -74,7 +66,7 @@ def test_every_type_in_pieces(name: str) -> None:
     batch = pa.record_batch({"other": pa.array(range(ROWS)), name: column}).replace_schema_metadata(
         {"a": "b"}
     )
-    found = read(stream([batch]))
+    found = read(stream(batch))
     assert len(found) > 5
     assert max(each.nbytes for each in found) < 4 * PIECE
     assert pa.Table.from_batches(found).equals(pa.Table.from_batches([batch]), check_metadata=True)
@@ -83,7 +75,7 @@ def test_every_type_in_pieces(name: str) -> None:
 def test_all_types_together_between_small_batches() -> None:
     batch = pa.record_batch(columns())
     several = [batch.slice(0, 3), batch, batch.slice(5, 0), batch.slice(7, 2000), batch.slice(100, 4)]
-    found = read(stream(several))
+    found = read(stream(*several))
     assert len(found) > len(several)
     assert pa.Table.from_batches(found).equals(pa.Table.from_batches(several))
 
@@ -93,7 +85,7 @@ def test_all_types_together_between_small_batches() -> None:
 def test_a_compressed_stream_is_read_whole(codec: str, before: int) -> None:
     numbers = pa.record_batch({"a": np.random.default_rng(1).random(ROWS)})
     several = [numbers.slice(0, 3)] * before + [numbers, numbers.slice(1), numbers.slice(0, 2)]
-    found = read(stream(several, codec))
+    found = read(stream(*several, codec=codec))
     assert [batch.num_rows for batch in found] == [batch.num_rows for batch in several]
     assert pa.Table.from_batches(found).equals(pa.Table.from_batches(several))
 
@@ -109,11 +101,11 @@ def test_a_compressed_stream_is_read_whole(codec: str, before: int) -> None:
 )
 def test_other_types_are_read_whole(column: pa.Array) -> None:
     batch = pa.record_batch({"a": column, "b": pa.array(range(2 * ROWS))})
-    assert sum(each.num_rows for each in read(stream([batch]))) == batch.num_rows
+    assert sum(each.num_rows for each in read(stream(batch))) == batch.num_rows
 
 
 def test_a_stream_that_ends_within_a_large_batch() -> None:
-    content = stream([pa.record_batch({"a": np.arange(ROWS)})])
+    content = stream(pa.record_batch({"a": np.arange(ROWS)}))
     for size in range(1000, len(content) - 16, 999):
         with pytest.raises(FormatError, match="not a complete Arrow stream"):
             read(content[:size])
@@ -132,13 +124,13 @@ def damaged(values: list[int]) -> pa.RecordBatch:
 def test_damaged_offsets(value: int, count: int) -> None:
     """Wherever a piece begins, offsets that do not ascend or leave the texts name the field."""
     with pytest.raises(FormatError, match="field 'name' is damaged"):
-        read(stream([damaged([value] * count)]))
+        read(stream(damaged([value] * count)))
 
 
 def test_text_that_is_not_utf_8() -> None:
     texts = pa.array([b"a", b"\xff"] * ROWS).view(pa.string())
     with pytest.raises(FormatError, match="field 'a' is damaged"):
-        read(stream([pa.record_batch({"a": texts})]))
+        read(stream(pa.record_batch({"a": texts})))
 
 
 @pytest.mark.parametrize("value", [0, 1, 8 * ROWS - 64, 8 * ROWS + 8, 2**40, 2**64 - 1])
@@ -153,7 +145,7 @@ def test_damaged_messages_are_read_as_by_arrow(value: int, monkeypatch: pytest.M
             return error.message
 
     texts = pa.array(["a", None, "bcd"] * ROWS)[:ROWS]
-    content = stream([pa.record_batch({"a": np.arange(ROWS), "text": texts})])
+    content = stream(pa.record_batch({"a": np.arange(ROWS), "text": texts}))
     begin = content.index(b"\xff\xff\xff\xff", 8)  # of the batch's message, after the schema's
     end = begin + 8 + int.from_bytes(content[begin + 4 : begin + 8], "little")
     contents = [
@@ -175,4 +167,4 @@ def test_pieces_begin_at_whole_bytes_of_the_validity() -> None:
     for rows, shift in itertools.product(range(2100, 2110), range(3)):
         column = pa.array([None if (row + shift) % 5 == 0 else row for row in range(rows)])
         batch = pa.record_batch({"a": column})
-        assert pa.Table.from_batches(read(stream([batch]))).equals(pa.Table.from_batches([batch]))
+        assert pa.Table.from_batches(read(stream(batch))).equals(pa.Table.from_batches([batch]))

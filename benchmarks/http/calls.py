@@ -6,11 +6,13 @@ Processor time per call stays comparable on a machine that others use too; calls
 import os
 import statistics
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import orjson
 
 from benchmarks.harness import table
@@ -28,6 +30,8 @@ _WARM_UP = 2.0
 _FIRST_RELEASES = 25
 """Calls before the measurement: a worker measures the risk of the first twenty releases of a table."""
 _PARAMETERS = {"swap_fields": ["a"], "control_field": "class100"}
+_MOST_RATE = 200
+"""Calls a second for which new tables are made before a round."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -42,6 +46,8 @@ class Server:
     """Process id."""
     workers: Sequence[int] = ()
     """Process ids of its workers."""
+    make: Callable[[], bytes] | None = None
+    """Makes a request with another table each time; None: the request is repeated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +64,7 @@ class Round:
 def measure(rounds: int, database: str) -> str:
     """Return rates, latencies and processor time per call on a database as Markdown."""
     rows = people_table(1000).select(["a", "b", "c", "class100"]).to_pylist()
-    body, tiny = (
-        orjson.dumps({"source": {"rows": some}, "parameters": _PARAMETERS}) for some in (rows, rows[:3])
-    )
+    body, tiny = call_of(rows), call_of(rows[:3])
     with (
         tempfile.TemporaryDirectory() as home,
         floors.running() as (floor, floor_process),
@@ -72,13 +76,20 @@ def measure(rounds: int, database: str) -> str:
         address, process = opened.enter_context(service)
         key, workers = own_key(Path(home), **url), descendants(process)
         path = "/v1/services/CDSWAP"
+        chance = np.random.default_rng(1)
+
+        def new_rows() -> bytes:
+            others = [{**row, **dict(zip("abc", chance.random(3).tolist(), strict=True))} for row in rows]
+            return request_bytes("POST", address, path, key, call_of(others))
+
         servers = [
             Server("echo", floor, request_bytes("POST", floor, "/echo", body=body), floor_process),
             Server("swap", floor, request_bytes("POST", floor, "/swap/CDSWAP", body=body), floor_process),
             Server("call", address, request_bytes("POST", address, path, key, body), process, workers),
+            Server("new rows", address, b"", process, workers, new_rows),
             Server("3 rows", address, request_bytes("POST", address, path, key, tiny), process, workers),
         ]
-        jobs = [orjson.loads(first_response(server)) for server in servers[2:]]
+        jobs = [orjson.loads(first_response(server)) for server in (servers[2], servers[4])]
         if any(each["state"] != "succeeded" for each in jobs):
             raise RuntimeError("the jobs fail: see the service's log")
         job = jobs[0]["id"]
@@ -100,10 +111,16 @@ def measure(rounds: int, database: str) -> str:
     costs = ["service, ms of processor", "worker", "service / echo"]
     return (
         f"On {database}. A call is CDSWAP on 1,000 rows, {len(body):,} bytes of JSON; `echo` parses and "
-        "writes them in FastAPI, `swap` also swaps them in its process, `read` is GET of a job.\n\n"
+        "writes them in FastAPI, `swap` also swaps them in its process, `read` is GET of a job. "
+        "`call` repeats one table, `new rows` sends another one each time.\n\n"
         + table([*head, *costs], lines)
         + f"\n\nGoals: a call at least {GOAL:g} of the echo's calls a second; {READ_GOAL:,} reads a second.\n"
     )
+
+
+def call_of(rows: list[dict[str, Any]]) -> bytes:
+    """Return the body of a call with these rows."""
+    return orjson.dumps({"source": {"rows": rows}, "parameters": _PARAMETERS})
 
 
 def _line(connections: int, name: str, results: Sequence[Round], echoes: Sequence[Round]) -> list[str]:
@@ -127,8 +144,9 @@ def _line(connections: int, name: str, results: Sequence[Round], echoes: Sequenc
 
 def measured_round(server: Server, connections: int, seconds: float) -> Round:
     """Call the server for some seconds. Raises Refused."""
+    made = None if server.make is None else [server.make() for _ in range(int(seconds * _MOST_RATE))]
     before = processor_seconds([server.process]), processor_seconds(server.workers)
-    calls = run_calls(server.address, server.request, connections, seconds)
+    calls = run_calls(server.address, made or server.request, connections, seconds)
     count = len(calls.seconds)
     return Round(
         calls,

@@ -4,11 +4,12 @@ A call is timed from the first byte sent to the last byte of the response.
 """
 
 import contextlib
+import itertools
 import selectors
 import socket
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -97,18 +98,19 @@ class _Connection:
 
 def run_calls(
     address: str,
-    request: bytes,
+    request: bytes | Sequence[bytes],
     connections: int,
     seconds: float,
     take: Callable[[bytes], None] | None = None,
 ) -> Calls:
-    """Repeat a request on several connections at once for some seconds. Raises Refused.
+    """Repeat a request, or several in turn, on several connections at once for some seconds. Raises Refused.
 
     ``take`` gets the body of each response that has a length.
     """
     parts = urlsplit(address)
     assert parts.hostname is not None  # noqa: S101 - an address of a running server
     assert parts.port is not None  # noqa: S101 - the same
+    requests = itertools.cycle([request] if isinstance(request, bytes) else request)
     taken: list[float] = []
     with selectors.DefaultSelector() as selector, contextlib.ExitStack() as opened:
         started = time.perf_counter()
@@ -117,7 +119,7 @@ def run_calls(
             connection.keep = take is not None
             opened.enter_context(connection.socket)
             selector.register(connection.socket, selectors.EVENT_READ, connection)
-            connection.send(request)
+            connection.send(next(requests))
         busy = connections
         while busy:
             for key, _ in selector.select():
@@ -128,7 +130,7 @@ def run_calls(
                     if take is not None:
                         take(connection.body)
                     if now - started < seconds:
-                        connection.send(request)
+                        connection.send(next(requests))
                     else:
                         busy -= 1
         return Calls(taken, time.perf_counter() - started)

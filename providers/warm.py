@@ -35,6 +35,7 @@ from providers.neighbours import kdtree
 from providers.progress import no_progress
 from providers.randomness.chacha20 import Stream
 from providers.storage import Resources
+from providers.tables.sketches import first_same, packed, sketch
 
 _ROWS = ONE_BUCKET + 3  # of which all but the first and the last are a class of a large group's size
 
@@ -201,6 +202,7 @@ def _run(name: str, table: pa.Table) -> None:
         _warm_measures(table)
     else:
         _warm_provider(name, table)
+        _warm_sketches(table)
 
 
 def _warm_provider(identifier: str, table: pa.Table) -> None:
@@ -223,6 +225,13 @@ def _warm_provider(identifier: str, table: pa.Table) -> None:
         _warm_swaps_out_of_core()
     if identifier == "RWN":
         _warm_upper_levels()
+
+
+def _warm_sketches(table: pa.Table) -> None:
+    """Sketch a table, and compare it with itself, as each job does whose release is recorded."""
+    own = sketch(table, bytes(32))
+    other = packed(own.document())
+    first_same(own, other, np.array([len(other)]))
 
 
 def _warm_measures(table: pa.Table) -> None:

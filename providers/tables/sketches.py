@@ -25,28 +25,27 @@ import numpy.typing as npt
 import orjson
 import pyarrow as pa
 
+from providers.kernels.blake2b import keyed_hashes
 from providers.tables.columns import combined, take_rows
 from providers.tables.equality import equality_codes
+from providers.tables.sketch_kernels import (
+    EMPTY,
+    PLACES,
+    RUN,
+    SAME_FIELD,
+    SAME_ROWS,
+    add_field,
+    fill_places,
+    find_same,
+    mix_all,
+)
 
 SKETCHED_ROWS = 4096
 """Rows from the beginning of a table that are sketched."""
 
-PLACES = 64
-
-_EMPTY = 0
-
-_RUN = 6
-"""Consecutive values that are an element of a field's sketch."""
-
 _LEAST_RUNS = 16
 """Distinct runs of values from which on a field is evidence, if they are also half of all runs: many tables
 have the same two sexes."""
-
-_SAME_FIELD = 0.7
-"""Resemblance from which on two fields hold the same values but for a few."""
-
-_SAME_ROWS = 0.5
-"""Resemblance of whole rows from which on two tables are versions of one source."""
 
 _LEAST_PLAIN, _MOST_PLAIN = 1e-4, 1e16
 """Absolute floats from the first to below the second have no exponent as text."""
@@ -56,6 +55,9 @@ _ROWS_BYTES = 4 * PLACES
 _FIELD_BYTES = 8 + 4 * PLACES
 
 Hashes = npt.NDArray[np.uint64]
+
+_Messages = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int64]]
+"""Bytes, and the place in them where each message begins, and where it ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,25 +91,26 @@ def sketch(table: pa.Table, key: bytes) -> TableSketch:
 
     Notes
     -----
-    One keyed BLAKE2b for each distinct value, at most 4,096 a field.
+    One keyed BLAKE2b for each number and for each distinct other value, at most 4,096 a field.
     """
     table = table.slice(0, SKETCHED_ROWS)
     whole = np.zeros(table.num_rows, np.uint64)
+    runs = np.empty(max(0, table.num_rows - RUN + 1), np.uint64)
     fields = {}
     for position, name in enumerate(table.column_names):
         named = _keyed(name.encode(), key, b"field")
-        hashes = _value_hashes(table.column(position), key)
-        whole += _mixed(hashes ^ np.uint64(int(named, 16)))
-        runs = np.sort(_runs(hashes))
-        if len(_starts(runs)) >= max(_LEAST_RUNS, len(runs) / 2):
+        add_field(_value_hashes(table.column(position), key), np.uint64(int(named, 16)), whole, runs)
+        runs.sort()
+        if _distinct(runs) >= max(_LEAST_RUNS, len(runs) / 2):
             fields[named] = _sketched(runs)
-    return TableSketch(_sketched(np.sort(_mixed(whole))), fields)
+    mix_all(whole)
+    return TableSketch(_sketched(np.sort(whole)), fields)
 
 
 def resemblance(one: str, two: str) -> float:
     """Return the estimated Jaccard similarity of two sketched multisets, 0 to 1."""
     left, right = (np.frombuffer(base64.b64decode(text), "<u4") for text in (one, two))
-    filled = (left != _EMPTY) | (right != _EMPTY)
+    filled = (left != EMPTY) | (right != EMPTY)
     return float((left == right)[filled].mean()) if filled.any() else 0.0
 
 
@@ -117,10 +120,10 @@ def same_source(one: TableSketch, two: TableSketch) -> bool:
     Fields count if they have many different runs of values. They are compared by name, and more than half of
     those of the table with more of them must agree.
     """
-    if resemblance(one.rows, two.rows) >= _SAME_ROWS:
+    if resemblance(one.rows, two.rows) >= SAME_ROWS:
         return True
     both = one.fields.keys() & two.fields.keys()
-    alike = sum(resemblance(one.fields[name], two.fields[name]) >= _SAME_FIELD for name in both)
+    alike = sum(resemblance(one.fields[name], two.fields[name]) >= SAME_FIELD for name in both)
     return alike > max(len(one.fields), len(two.fields)) / 2
 
 
@@ -146,79 +149,42 @@ def unpacked(sketched: bytes) -> dict[str, Any]:
     }
 
 
-def first_same(own: TableSketch, others: Sequence[bytes]) -> int | None:
-    """Return the number of the first of the `packed` sketches that is of the same source, or None.
+def first_same(own: TableSketch, others: bytes, sizes: npt.NDArray[np.int64]) -> int | None:
+    """Return the number of the first of several sketches that is of the same source, or None.
 
-    It is the first for which `same_source` holds; all are compared at once.
+    It is the first for which `same_source` holds.
+
+    Parameters
+    ----------
+    own : TableSketch
+    others : bytes
+        `packed` sketches end to end.
+    sizes : int64, shape (sketches,)
+        Bytes of each of them.
     """
-    if not others:
-        return None
-    words = np.frombuffer(b"".join(others), "<u4")
-    counts = np.array([(len(other) - _ROWS_BYTES) // _FIELD_BYTES for other in others], np.int64)
-    ends = np.cumsum([len(other) // 4 for other in others])
-    starts = np.concatenate(([0], ends[:-1]))
-    rows = words[starts[:, np.newaxis] + np.arange(PLACES)]
-    same = _resemblances(rows, own.rows) >= _SAME_ROWS
-    table = np.repeat(np.arange(len(others)), counts)
-    place = np.arange(len(table)) - np.repeat(np.cumsum(counts) - counts, counts)
-    fields = words[
-        (np.repeat(starts, counts) + PLACES + place * (_FIELD_BYTES // 4))[:, np.newaxis]
-        + np.arange(_FIELD_BYTES // 4)
-    ]
-    alike = np.zeros(len(others), np.int64)
-    for name, text in own.fields.items():
-        named = np.flatnonzero((fields[:, :2] == np.frombuffer(bytes.fromhex(name), "<u4")).all(axis=1))
-        agreeing = named[_resemblances(fields[named, 2:], text) >= _SAME_FIELD]
-        np.add.at(alike, table[agreeing], 1)
-    same |= alike > np.maximum(counts, len(own.fields)) / 2
-    found = np.flatnonzero(same)
-    return int(found[0]) if len(found) else None
-
-
-def _resemblances(sketches: npt.NDArray[np.uint32], text: str) -> npt.NDArray[np.float64]:
-    """Return the `resemblance` of each sketch, shape (sketches, `PLACES`), with one."""
-    one = np.frombuffer(base64.b64decode(text), "<u4")
-    filled = (sketches != _EMPTY) | (one != _EMPTY)
-    agreeing = (sketches == one) & filled
-    shares: npt.NDArray[np.float64] = agreeing.sum(axis=1) / np.maximum(1, filled.sum(axis=1))
-    return shares
+    found = find_same(np.frombuffer(packed(own.document()), "<u4"), np.frombuffer(others, "<u4"), sizes // 4)
+    return None if found < 0 else int(found)
 
 
 def _keyed(message: bytes, key: bytes, person: bytes) -> str:
     return hashlib.blake2b(message, digest_size=8, key=key, person=person).hexdigest()
 
 
-def _runs(hashes: Hashes) -> Hashes:
-    """Return a hash of each run of consecutive values; shape (rows - run + 1,), empty for fewer rows."""
-    count = max(0, len(hashes) - _RUN + 1)
-    runs = np.zeros(count, np.uint64)
-    for place in range(_RUN if count else 0):
-        runs = _mixed(runs + hashes[place : place + count])
-    return runs
-
-
 def _value_hashes(column: pa.ChunkedArray, key: bytes) -> Hashes:
     """Return a keyed hash of each value, equal for equal values; zeros if Arrow cannot convert the type."""
     try:
         array = combined(column)
+        if pa.types.is_integer(array.type) or array.type in (pa.float32(), pa.float64()):
+            return keyed_hashes(*_number_texts(array), key, b"value")
         _, first, numbers = np.unique(equality_codes(array), return_index=True, return_inverse=True)
         values = take_rows(pa.table({"": pa.chunked_array([array])}), first).column(0)
-        texts = _texts(values)
+        return keyed_hashes(*_joined(_texts(values)), key, b"value")[numbers]
     except pa.ArrowNotImplementedError:
         return np.zeros(len(column), np.uint64)
-    begin = hashlib.blake2b(digest_size=8, key=key, person=b"value").copy
-    digests = []
-    for text in texts:
-        hashed = begin()  # a copy: with its key, a new one takes as long as a short text
-        hashed.update(text)
-        digests.append(hashed.digest())
-    return np.frombuffer(b"".join(digests), ">u8").astype(np.uint64)[numbers]
 
 
 def _texts(values: pa.ChunkedArray) -> list[bytes]:
     """Return bytes of each value that are equal for equal values of one type; empty for null."""
-    if pa.types.is_integer(values.type) or values.type in (pa.float32(), pa.float64()):
-        return _number_texts(values)
     try:
         plain = values.to_pylist()
     except (ValueError, OverflowError):  # nanoseconds, and times beyond Python's
@@ -226,23 +192,36 @@ def _texts(values: pa.ChunkedArray) -> list[bytes]:
     return [b"" if value is None else b"=" + repr(value).encode("utf-8", "surrogatepass") for value in plain]
 
 
-def _number_texts(values: pa.ChunkedArray) -> list[bytes]:
-    """Return what `_texts` does; orjson writes numbers as Python does, apart from small and large floats."""
-    present = values.is_valid().to_numpy()
-    numbers = values.fill_null(0).to_numpy()
-    as_python = present.copy()
-    if numbers.dtype.kind == "f":
-        numbers = numbers.astype(np.float64)
-        size = np.abs(numbers)
-        as_python &= (size == 0) | ((size >= _LEAST_PLAIN) & (size < _MOST_PLAIN))
-    if not len(numbers):
-        return []
-    texts = [
-        b"=" + text for text in orjson.dumps(numbers, option=orjson.OPT_SERIALIZE_NUMPY)[1:-1].split(b",")
-    ]
-    for place in np.flatnonzero(~as_python).tolist():
-        texts[place] = b"=" + repr(numbers[place].item()).encode() if present[place] else b""
-    return texts
+def _joined(texts: Sequence[bytes]) -> _Messages:
+    """Return texts end to end, with the beginning and the end of each."""
+    ends = np.cumsum([len(text) for text in texts], dtype=np.int64)
+    starts = np.concatenate((np.zeros(1, np.int64), ends))[:-1]
+    return np.frombuffer(bytearray(b"".join(texts)), np.uint8), starts, ends
+
+
+def _number_texts(numbers: pa.Array) -> _Messages:
+    """Return what `_texts` does, end to end.
+
+    orjson writes numbers as Python does, apart from small and large floats.
+    """
+    present = numbers.is_valid().to_numpy(zero_copy_only=False)
+    values = numbers.fill_null(0).to_numpy(zero_copy_only=False)
+    other = np.zeros(0, np.int64)
+    if values.dtype.kind == "f":
+        values = values.astype(np.float64)
+        size = np.abs(values)
+        plain = (size == 0) | ((size >= _LEAST_PLAIN) & (size < _MOST_PLAIN))
+        other = np.flatnonzero(present & ~plain)
+    listed = orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY)
+    added = [b"=" + repr(values[place].item()).encode() for place in other.tolist()]
+    text, starts, ends = _joined([listed, *added])
+    commas = np.flatnonzero(text[: len(listed)] == ord(","))
+    edges = np.concatenate(([0], commas, [len(listed) - 1])).astype(np.int64)
+    text[edges] = ord("=")
+    number_starts, number_ends = edges[: len(values)], edges[1:][: len(values)].copy()
+    number_starts[other], number_ends[other] = starts[1:], ends[1:]
+    number_ends[~present] = number_starts[~present]
+    return text, number_starts, number_ends
 
 
 def _text(value: pa.Scalar) -> bytes:
@@ -254,9 +233,9 @@ def _text(value: pa.Scalar) -> bytes:
     return b"" if plain is None else b"=" + repr(plain).encode("utf-8", "surrogatepass")
 
 
-def _starts(ordered: Hashes) -> npt.NDArray[np.int64]:
-    """Return where each distinct one of sorted hashes begins."""
-    return np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)])
+def _distinct(ordered: Hashes) -> int:
+    """Return the number of different sorted hashes."""
+    return int(np.count_nonzero(ordered[1:] != ordered[:-1])) + min(1, len(ordered))
 
 
 def _sketched(ordered: Hashes) -> str:
@@ -264,27 +243,6 @@ def _sketched(ordered: Hashes) -> str:
 
     ``ordered``: sorted hashes.
     """
-    starts = _starts(ordered)
-    runs = np.diff(np.append(starts, len(ordered))).astype(np.int64)
-    copies = np.arange(len(ordered), dtype=np.uint64) - np.repeat(starts, runs).astype(np.uint64)
-    elements = _mixed(ordered + copies * np.uint64(0x9E3779B97F4A7C15))
-    places = (elements % np.uint64(PLACES)).astype(np.int64)
-    smallest = np.full(PLACES, np.iinfo(np.uint64).max, np.uint64)
-    np.minimum.at(smallest, places, elements)
-    kept = np.where(smallest == np.iinfo(np.uint64).max, _EMPTY, (smallest >> np.uint64(32)) | np.uint64(1))
-    return base64.b64encode(_mixed_words(kept).astype("<u4").tobytes()).decode()
-
-
-def _mixed(words: Hashes) -> Hashes:
-    """Mix 64-bit words one to one (the finaliser of SplitMix64, Steele, Lea and Flood 2014)."""
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mixed: Hashes = words ^ (words >> np.uint64(31))
-    return mixed
-
-
-def _mixed_words(kept: Hashes) -> Hashes:
-    """Return the low 32 bits of each mixed word, 1 in place of 0 for a filled place; 0 stays 0."""
-    low = _mixed(kept) & np.uint64(0xFFFFFFFF)
-    mixed: Hashes = np.where(kept == _EMPTY, np.uint64(_EMPTY), np.maximum(low, np.uint64(1)))
-    return mixed
+    words = np.empty(PLACES, np.uint64)
+    fill_places(ordered, words)
+    return base64.b64encode(words.astype("<u4").tobytes()).decode()

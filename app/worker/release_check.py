@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from app.engine.engine import RELEASED_BEFORE
@@ -60,7 +61,7 @@ def with_release(
     match: str | None
     family: EarlierSource | None
     if question.known_sketch is not None:
-        sketched, match, family = question.known_sketch, "digest", question.earlier[0]
+        sketched, match, family = question.known_sketch, "digest", question.earlier.source(0)
     else:
         own = sketch(_first_rows(source), question.key)
         sketched = own.document()
@@ -180,14 +181,16 @@ def recognise(
     tuple of str and EarlierSource, or None twice
         How it was recognised, ``digest`` or ``fields``, and the earlier source.
     """
-    if any(earlier.other_digests for earlier in question.earlier):
-        digest = digest_in(other_form(form_of(question.source_digest)))
-        for earlier in question.earlier:
-            if digest in earlier.other_digests:
-                return "digest", earlier
-    owners = [earlier for earlier in question.earlier for _ in earlier.sketches]
-    found = first_same(own, [packed for earlier in question.earlier for packed in earlier.sketches])
-    return (None, None) if found is None else ("fields", owners[found])
+    earlier = question.earlier
+    if earlier.other_digests:
+        number = earlier.other_digests.get(digest_in(other_form(form_of(question.source_digest))))
+        if number is not None:
+            return "digest", earlier.source(number)
+    found = first_same(own, earlier.sketches, np.frombuffer(earlier.sizes, np.int64))
+    if found is None:
+        return None, None
+    ends = np.cumsum(np.frombuffer(earlier.counts, np.int64))
+    return "fields", earlier.source(int(np.searchsorted(ends, found, "right")))
 
 
 _risks: OrderedDict[tuple[str, ...], dict[str, Any]] = OrderedDict()

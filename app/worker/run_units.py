@@ -128,7 +128,9 @@ def _most_sections(task: SwapTask) -> int:
     """Return the most sections of the destination; 1 if its digest of the older form may be needed."""
     older = task.digest_form is DigestForm.WHOLE
     if task.release is not None:  # an earlier release in this form is compared with the whole destination
-        older |= any(has_form(each.destinations, DigestForm.WHOLE) for each in task.release.earlier)
+        earlier = task.release.earlier
+        for number in range(len(earlier.sources)):
+            older |= has_form(earlier.source(number).destinations, DigestForm.WHOLE)
     return 1 if older else task.units
 
 

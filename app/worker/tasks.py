@@ -3,6 +3,7 @@
 A task holds only what its worker needs: of the keys, those of its own blobs.
 """
 
+import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,8 +22,6 @@ class EarlierSource(NamedTuple):
     """Source that was released before, with all tables that were recognised as it."""
 
     family: str
-    sketches: tuple[bytes, ...]
-    """Sketches of these tables, packed; empty if the digest is known."""
     destinations: bytes
     """Set of the digests of its different releases: see `app.worker.digest_sets`."""
     releases: int
@@ -30,11 +29,30 @@ class EarlierSource(NamedTuple):
     last_released_at: str
     epsilons: tuple[float | None, ...] = ()
     """Epsilon of each release with draws of its own, whatever its bytes; empty: none has one."""
-    other_digests: tuple[str, ...] = ()
-    """Digests, in the other form than the job's, of the sources with as many rows as the job's."""
     draws: bytes = b""
     """Set of the fingerprints of the draws behind `epsilons`, as far as they are known: see
     `app.worker.digest_sets`."""
+
+
+class EarlierSources(NamedTuple):
+    """Sources among which a worker looks for its own; one task has 200 of them."""
+
+    sources: tuple[bytes, ...] = ()
+    """Pickle of each `EarlierSource`, made once for all tasks; at most one of them is read."""
+    sketches: bytes = b""
+    """Packed sketches of the tables of each source, end to end."""
+    sizes: bytes = b""
+    """Bytes of each sketch; int64."""
+    counts: bytes = b""
+    """Number of the sketches of each source; int64."""
+    other_digests: Mapping[str, int] = {}
+    """Digest, in the other form than the job's, of each table with as many rows -> the number of its
+    source."""
+
+    def source(self, number: int) -> EarlierSource:
+        """Return a source."""
+        found: EarlierSource = pickle.loads(self.sources[number])  # noqa: S301 - the service made it
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +65,7 @@ class ReleaseQuestion:
     policy: str
     reason: bool
     """Whether the request gives a reason for another release."""
-    earlier: tuple[EarlierSource, ...] = field(repr=False)
+    earlier: EarlierSources = field(repr=False)
     known_sketch: dict[str, Any] | None = field(default=None, repr=False)
     """Sketch of the source, if a table of its digest was released before; then ``earlier`` has its family
     alone."""

@@ -20,7 +20,7 @@ from app.store.sql.reseal import DISOWNED, REOWNED
 from app.store.sql.visibility import visible_to
 from providers.tables.digest import DigestForm
 
-_MOST_CANDIDATES = 200
+MOST_CANDIDATES = 200
 """Newest entries with about as many rows with which a source is compared."""
 
 _RELEASES = cast(sa.Table, Release.__table__)
@@ -35,9 +35,8 @@ class Family(NamedTuple):
 
     id: str
     """Id of the job of the first release."""
-    mark: int
-    """Number that grows with each entry: that of the ledger's newest row (see `numbers_rows`), or else the
-    number of the family's entries, all of which are counted for it."""
+    entries: int
+    """Number of these releases."""
 
 
 def insert(session: Session, entry: Release) -> str:
@@ -88,22 +87,51 @@ def numbers_rows(session: Session) -> bool:
 
 def family_of_source(session: Session, job: Job) -> Family | None:
     """Return the family of the newest visible release with the digest of the job's source; or None."""
-    query = _by_digest(job.project is not None, numbers_rows(session))
-    return next(iter(_families_found(session, job, query)), None)
+    return next(iter(_families_found(session, job, _by_digest(job.project is not None))), None)
 
 
 def near_families(session: Session, job: Job) -> list[Family]:
     """Return the families of the newest visible releases with about as many rows, newest family first."""
-    return _families_found(session, job, _near(job.project is not None, numbers_rows(session)))
+    return _families_found(session, job, _near(job.project is not None))
+
+
+def family_id_of_source(session: Session, job: Job) -> str | None:
+    """Return the id of the family that `family_of_source` finds, without counting its entries."""
+    given = {**_scope(job), "digest": job.source_digest}
+    found, _ = execute(session, _newest_by_digest(job.project is not None), given)
+    return found[0].family if found else None
+
+
+def newest_row(session: Session) -> int:
+    """Return the number of the ledger's newest row, 0 without any. The database must number its rows."""
+    found, _ = execute(session, _newest(), {})
+    return found[0].number or 0
+
+
+def near_entries(session: Session, job: Job, of: str) -> Sequence[sa.Row[Any]]:
+    """Return the newest entries with about as many rows as the job, newest first: ``number, id, family``.
+
+    Those of the job's owner, or of its project: ``of`` is "owner" or "project". The database must number its
+    rows.
+    """
+    given = {of: getattr(job, of), **_near_sizes(job.row_count)}
+    found, _ = execute(session, _near_of(of), given)
+    return found
+
+
+def is_near(rows: int, others: int) -> bool:
+    """Whether a source with ``others`` rows has about as many as one with ``rows``."""
+    least, most = _near_sizes(rows).values()
+    return least <= others <= most
 
 
 def added_after(session: Session, job: Job, mark: int) -> Sequence[sa.Row[Any]]:
-    """Return the visible entries of all families after a mark, oldest first, with the ``number`` of each row.
+    """Return the visible entries of all families after a mark, in the order in which they were added.
 
-    The database must number its rows.
+    Each with its ``number``, ``owner`` and ``project``. The database must number its rows.
     """
     found, _ = execute(session, _added(job.project is not None), {**_scope(job), "mark": mark})
-    return sorted(found, key=lambda row: row.id)
+    return found
 
 
 def members(session: Session, job: Job, families: Collection[str], after: str = "") -> Sequence[sa.Row[Any]]:
@@ -121,9 +149,14 @@ def _scope(job: Job) -> dict[str, Any]:
     return {"owner": job.owner} if job.project is None else {"owner": job.owner, "project": job.project}
 
 
+def _near_sizes(rows: int) -> dict[str, int]:
+    return {"least": rows // 2, "most": rows * 2}
+
+
 def _families_found(session: Session, job: Job, query: sa.Select[Any]) -> list[Family]:
-    given = {"digest": job.source_digest, "least": job.row_count // 2, "most": job.row_count * 2}
-    found, _ = execute(session, query, {**_scope(job), **given})
+    found, _ = execute(
+        session, query, {**_scope(job), "digest": job.source_digest, **_near_sizes(job.row_count)}
+    )
     return [Family(*row) for row in found]
 
 
@@ -140,47 +173,61 @@ def _mine(in_project: bool) -> sa.ColumnElement[bool]:
     return sa.or_(own, sa.func.coalesce(columns.project, "") == sa.bindparam("project"))
 
 
-def _grouped(in_project: bool, numbered: bool, families: Any) -> sa.Select[Any]:
+def _grouped(in_project: bool, families: Any) -> sa.Select[Any]:
     columns = _RELEASES.c
-    mark = _newest_row() if numbered else sa.func.count()
-    query = sa.select(columns.family, mark).where(_mine(in_project), families)
+    query = sa.select(columns.family, sa.func.count()).where(_mine(in_project), families)
     return query.group_by(columns.family).order_by(sa.func.max(columns.id).desc())
 
 
-def _newest_row() -> sa.ScalarSelect[Any]:
-    """Build SQLite's number of the ledger's newest row, which it finds without reading the others."""
-    query = sa.select(sa.func.max(sa.literal_column("newest.rowid", sa.Integer)))
-    return query.select_from(_RELEASES.alias("newest")).scalar_subquery()
-
-
 @cache
-def _by_digest(in_project: bool, numbered: bool) -> sa.Select[Any]:
+def _newest_by_digest(in_project: bool) -> sa.Select[Any]:
     columns = _RELEASES.c
     found = _mine(in_project), columns.source_digest == sa.bindparam("digest")
-    newest = sa.select(columns.family).where(*found).order_by(columns.id.desc()).limit(1)
-    if numbered:
-        return newest.add_columns(_newest_row())
-    return _grouped(in_project, numbered, columns.family == newest.scalar_subquery())
+    return sa.select(columns.family).where(*found).order_by(columns.id.desc()).limit(1)
 
 
 @cache
-def _near(in_project: bool, numbered: bool) -> sa.Select[Any]:
+def _by_digest(in_project: bool) -> sa.Select[Any]:
+    newest = _newest_by_digest(in_project).scalar_subquery()
+    return _grouped(in_project, _RELEASES.c.family == newest)
+
+
+@cache
+def _near(in_project: bool) -> sa.Select[Any]:
     columns = _RELEASES.c
-    # The order of insertion: SQLite's index of owners has it, and need not be sorted.
-    order = sa.literal_column("ledger.rowid") if numbered else columns.id
     names = ("owner", "project") if in_project else ("owner",)
     by_name = [
-        sa.select(columns.id, columns.family)
-        .where(columns[name] == sa.bindparam(name))
-        .where(columns.row_count.between(sa.bindparam("least"), sa.bindparam("most")))
-        .order_by(order.desc())
-        .limit(_MOST_CANDIDATES)
-        .subquery()
-        for name in names
+        _newest_near(name, columns.id, sa.select(columns.id, columns.family)).subquery() for name in names
     ]
     found = sa.union(*(sa.select(each.c.id, each.c.family) for each in by_name)).subquery()
-    newest = sa.select(found.c.family).order_by(found.c.id.desc()).limit(_MOST_CANDIDATES).subquery()
-    return _grouped(in_project, numbered, columns.family.in_(sa.select(newest.c.family)))
+    newest = sa.select(found.c.family).order_by(found.c.id.desc()).limit(MOST_CANDIDATES).subquery()
+    return _grouped(in_project, columns.family.in_(sa.select(newest.c.family)))
+
+
+@cache
+def _near_of(name: str) -> sa.Select[Any]:
+    # In the order of insertion, which SQLite's indices of owners and of projects have.
+    number = _row_number()
+    return _newest_near(name, number, sa.select(number, _RELEASES.c.id, _RELEASES.c.family))
+
+
+def _newest_near(name: str, order: sa.ColumnElement[Any], query: sa.Select[Any]) -> sa.Select[Any]:
+    columns = _RELEASES.c
+    query = query.where(columns[name] == sa.bindparam(name))
+    query = query.where(columns.row_count.between(sa.bindparam("least"), sa.bindparam("most")))
+    return query.order_by(order.desc()).limit(MOST_CANDIDATES)
+
+
+def _row_number() -> sa.Label[int]:
+    """Build SQLite's number of a row."""
+    return sa.literal_column("ledger.rowid", sa.Integer).label("number")
+
+
+@cache
+def _newest() -> sa.Select[Any]:
+    return sa.select(sa.func.max(sa.literal_column("rowid", sa.Integer)).label("number")).select_from(
+        _RELEASES
+    )
 
 
 _OF_MEMBERS = (
@@ -207,8 +254,8 @@ def _members(in_project: bool, one: bool) -> sa.Select[Any]:
 
 @cache
 def _added(in_project: bool) -> sa.Select[Any]:
-    number: sa.ColumnElement[int] = sa.literal_column("ledger.rowid", sa.Integer).label("number")
-    query = sa.select(*_OF_MEMBERS, number).where(_mine(in_project))
+    number = _row_number()
+    query = sa.select(*_OF_MEMBERS, _RELEASES.c.owner, _RELEASES.c.project, number).where(_mine(in_project))
     # In another order SQLite would read all rows.
     return query.where(number > sa.bindparam("mark", type_=sa.Integer)).order_by(number)
 

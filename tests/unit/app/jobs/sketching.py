@@ -3,7 +3,7 @@
 import base64
 from typing import Any
 
-from providers.tables.sketches import PLACES
+from providers.tables.sketch_kernels import PLACES
 
 
 def document(number: int) -> dict[str, Any]:

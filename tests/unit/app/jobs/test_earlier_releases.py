@@ -1,20 +1,26 @@
 """Earlier releases in memory: what a worker is sent is always what the database has."""
 
+from array import array
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy.orm import Session
 
+from app.jobs.releases.counted_ledger import CountedLedger
 from app.jobs.releases.earlier import EarlierReleases
+from app.jobs.releases.numbered_ledger import NumberedLedger
 from app.store.sql import ledger
 from app.store.sql.models import Base, Job, Release
 from app.worker.digest_sets import packed_digest
+from app.worker.tasks import EarlierSource, EarlierSources
 from providers.tables.digest import form_of
 from providers.tables.sketches import TableSketch, packed
 from tests.unit.app.jobs.sketching import document
@@ -87,6 +93,23 @@ def epsilons_of(entries: list[Release]) -> list[float | None]:
     return list(found.values())
 
 
+def opened(sent: EarlierSources) -> list[tuple[EarlierSource, list[bytes], set[str]]]:
+    """Each source, with its sketches and its digests of the other form."""
+    sizes = array("q", sent.sizes).tolist()
+    sketches = iter(
+        [sent.sketches[end - size : end] for size, end in zip(sizes, accumulate(sizes), strict=True)]
+    )
+    counts = array("q", sent.counts).tolist() or [0] * len(sent.sources)
+    return [
+        (
+            sent.source(number),
+            list(islice(sketches, count)),
+            {digest for digest, owner in sent.other_digests.items() if owner == number},
+        )
+        for number, count in enumerate(counts)
+    ]
+
+
 def expected(entries: list[Release], job: Job) -> Any:
     """The same from all visible entries, one after the other."""
     seen = [
@@ -96,7 +119,9 @@ def expected(entries: list[Release], job: Job) -> Any:
     ]
     same = [each for each in seen if each.source_digest == job.source_digest]
     near = [each for each in seen if job.row_count // 2 <= each.row_count <= job.row_count * 2]
-    families = {each.family for each in (same[-1:] or near)}
+    newest_first = sorted(seen, key=lambda one: one.id, reverse=True)
+    compared = {each.family for each in (same[-1:] or near)}
+    families = dict.fromkeys(each.family for each in newest_first if each.family in compared)
     found = {}
     for name in families:
         of_family = [each for each in seen if each.family == name]
@@ -129,7 +154,7 @@ def test_a_worker_is_sent_what_the_database_has(
     added: list[Release] = []
     with pytest.MonkeyPatch.context() as patch, Session(engine) as session:
         patch.setattr(ledger, "numbers_rows", lambda _: numbered)
-        patch.setattr("app.jobs.releases.earlier._MOST_BEHIND", behind)
+        patch.setattr("app.jobs.releases.numbered_ledger._MOST_BEHIND", behind)
         for number, source in enumerate(sources):
             for each in drawn[len(added) :] if number == len(sources) - 1 else drawn[len(added) : number + 2]:
                 ledger.insert(session, entry(len(added), each))
@@ -140,16 +165,50 @@ def test_a_worker_is_sent_what_the_database_has(
             sent, sketch = releases.of(session, job)
             families, known_sketch = expected(added, job)
             assert sketch == known_sketch
-            assert {each.family for each in sent} == set(families)
-            for each in sent:
+            found = opened(sent)
+            assert [each.family for each, _, _ in found] == list(families)
+            for each, of_each, other_of_each in found:
                 sketches, destinations, epsilons, last, other = families[each.family]
-                assert set(each.sketches) == sketches
+                assert set(of_each) == sketches
                 assert each.destinations == b"".join(map(packed_digest, destinations))
                 assert each.releases == len(destinations)
                 assert each.last_released_at == last
-                assert set(each.other_digests) == other
+                assert other_of_each == other
                 finite = any(value is not None for value in epsilons)
                 assert list(each.epsilons) == (epsilons if finite else [])
+        session.rollback()
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["kept in memory", "forgotten"])
+def test_the_newest_entries_in_memory_are_those_of_the_database(
+    engine: sa.Engine, monkeypatch: pytest.MonkeyPatch, kept: bool
+) -> None:
+    """More entries than are compared, of several owners and sizes; the twin asks the database each time."""
+    if not kept:
+        monkeypatch.setattr("app.jobs.releases.numbered_ledger._MOST_SIZES", 1)
+    chance = np.random.default_rng(4)
+    numbered, counted = NumberedLedger(), CountedLedger()
+    sizes, owners = (10, 12, 40, 500), ("me", "colleague", "stranger")
+    with Session(engine) as session:
+        for number in range(1500):
+            family, size, owner = chance.integers((400, len(sizes), len(owners))).tolist()
+            added = entry(number, (family, 0, number % 3, owners[owner], None, False))
+            added.row_count = sizes[size]
+            ledger.insert(session, added)
+            if number % 150 > 3:
+                continue
+            for job in (
+                Job(owner="me", project=project, row_count=rows, source_digest="sha256t:another")
+                for project in (None, "p")
+                for rows in sizes
+            ):
+                found, expected = (
+                    [family.name for family in each.near_families(session, job)]
+                    for each in (numbered, counted)
+                )
+                assert found == expected
+                if job.project and job.row_count < 30 and number > 1400:
+                    assert len(found) > 100
         session.rollback()
 
 
@@ -160,14 +219,33 @@ def test_an_older_snapshot_reads_nothing_again(engine: sa.Engine, monkeypatch: p
     job = Job(owner="me", project=None, row_count=10, source_digest=digest_of(0, 0))
     with Session(engine) as session:
         ledger.insert(session, entry(0, first))
-        before = ledger.family_of_source(session, job)
+        before = ledger.newest_row(session)
         ledger.insert(session, entry(1, second))
         releases.of(session, job)
-        monkeypatch.setattr(ledger, "family_of_source", lambda *_: before)
+        monkeypatch.setattr(ledger, "newest_row", lambda _: before)
         monkeypatch.setattr(ledger, "members", None)
         monkeypatch.setattr(ledger, "added_after", None)
-        (sent,), _ = releases.of(session, job)
-        assert sent.releases == 2
+        sent, _ = releases.of(session, job)
+        assert sent.source(0).releases == 2
+        session.rollback()
+
+
+def test_what_an_older_snapshot_reads_is_not_kept(engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would lack the entries that were added since, and nobody would read them."""
+    releases = EarlierReleases()
+    job = Job(owner="me", project=None, row_count=10, source_digest="sha256t:another")
+    with Session(engine) as session:
+        before = ledger.newest_row(session)
+        releases.of(session, job)
+        ledger.insert(session, entry(0, (0, 0, 0, "me", None, False)))
+        assert len(releases.of(session, job)[0].sources) == 1
+        ledger.insert(session, entry(1, (1, 1, 0, "me", None, False)))
+        same = Job(owner="me", project=None, row_count=12, source_digest=digest_of(1, 1))
+        with monkeypatch.context() as patch:
+            patch.setattr(ledger, "newest_row", lambda _: before)
+            assert len(releases.of(session, same)[0].sources) == 1
+        (view,) = releases._numbered._views.values()
+        assert list(view.families) == ["family 0"]
         session.rollback()
 
 
@@ -192,8 +270,8 @@ def test_new_entries_of_many_families_are_read_at_once(
         monkeypatch.setattr(ledger, "added_after", noted)
         ledger.insert(session, entry(20, (7, 0, 2, "me", None, False)))
         sent, _ = releases.of(session, job)
-        assert [each.releases for each in sent if each.family == "family 7"] == [2]
-        assert (len(sent), len(read)) == (20, 1)
+        assert [each.releases for each, _, _ in opened(sent) if each.family == "family 7"] == [2]
+        assert (len(sent.sources), len(read)) == (20, 1)
         releases.of(session, job)
         assert len(read) == 1
         session.rollback()
@@ -202,15 +280,15 @@ def test_new_entries_of_many_families_are_read_at_once(
 def test_families_used_longest_ago_are_forgotten(
     engine: sa.Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("app.jobs.releases.earlier._MOST_FAMILIES", 2)
+    monkeypatch.setattr("app.jobs.releases.numbered_ledger._MOST_FAMILIES", 2)
     releases = EarlierReleases()
     with Session(engine) as session:
         for number in range(3):
             ledger.insert(session, entry(number, (number, 0, number, "me", None, False)))
         job = Job(owner="me", project=None, row_count=10, source_digest="sha256t:another")
         for _ in range(2):
-            assert len(releases.of(session, job)[0]) == 3
-        assert len(releases._known) == 2
+            assert len(releases.of(session, job)[0].sources) == 3
+        assert sum(len(view.families) for view in releases._numbered._views.values()) == 2
         session.rollback()
 
 

@@ -8,7 +8,7 @@ import pytest
 from app.worker import release_check
 from app.worker.digest_sets import draw_of, packed_digest
 from app.worker.release_check import composed_epsilon, known_risk
-from app.worker.tasks import EarlierSource, ReleaseQuestion
+from app.worker.tasks import EarlierSource, EarlierSources, ReleaseQuestion
 
 A, B = (f"sha256:{digit * 64}" for digit in "ab")
 
@@ -16,9 +16,7 @@ RELEASED = packed_digest(A) + packed_digest(B)
 
 FIRST, SECOND = (draw_of(b"k", seed, b"source") for seed in (b"1", b"2"))
 
-FAMILY = EarlierSource(
-    "family", (), RELEASED, 2, "2026-01-01T00:00:00+00:00", (1.0, None), draws=bytes.fromhex(FIRST)
-)
+FAMILY = EarlierSource("family", RELEASED, 2, "2026-01-01T00:00:00+00:00", (1.0, None), bytes.fromhex(FIRST))
 
 
 def test_the_same_risk_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,7 +31,9 @@ def test_the_same_risk_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(release_check, "_risks", type(release_check._risks)())
     monkeypatch.setattr(release_check, "_MOST_RISKS", 3)
     one, other = (
-        ReleaseQuestion(key=b"k" * 32, source_digest=digest, policy="warn", reason=False, earlier=())
+        ReleaseQuestion(
+            key=b"k" * 32, source_digest=digest, policy="warn", reason=False, earlier=EarlierSources()
+        )
         for digest in ("sha256:1", "sha256:2")
     )
     task, changed = (

@@ -1,5 +1,6 @@
 """Sections of divided jobs: how many there are, and when one worker assembles the destination."""
 
+import pickle
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from app.store.blobs.sealed_files import BlobStore
 from app.store.crypto.sealing import Sealer
 from app.worker.digest_sets import packed_digest
 from app.worker.run_units import DROPPED, SECTIONS, UNITS, run_or_divide
-from app.worker.tasks import EarlierSource, ReleaseQuestion, SwapTask
+from app.worker.tasks import EarlierSource, EarlierSources, ReleaseQuestion, SwapTask
 from providers.tables.digest import CHUNK_ROWS, DigestForm
 from tests.swap_tasks import swap_task
 
@@ -31,8 +32,8 @@ def task(tmp_path_factory: pytest.TempPathFactory) -> SwapTask:
 def question(*digests: str) -> ReleaseQuestion:
     """An earlier source with releases of these digests."""
     released = b"".join(map(packed_digest, digests))
-    earlier = EarlierSource("family", (), released, len(digests), "2026-11-01T00:00:00Z")
-    return ReleaseQuestion(bytes(32), "sha256t:00", "allow", False, (earlier,))
+    earlier = EarlierSource("family", released, len(digests), "2026-11-01T00:00:00Z")
+    return ReleaseQuestion(bytes(32), "sha256t:00", "allow", False, EarlierSources((pickle.dumps(earlier),)))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,104 @@
+"""Releases of one source, as a worker compares a job's source with them."""
+
+import pickle
+from array import array
+from collections.abc import Iterable
+from typing import Any
+
+from app.store.sql.models import Job
+from app.worker.digest_sets import packed_digest
+from app.worker.tasks import EarlierSource
+from providers.tables.digest import form_of, other_form
+from providers.tables.sketches import packed
+
+
+class KnownFamily:
+    """Entries of one family in the ledger, as far as they were read."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        """Id of the family."""
+        self.count = 0
+        """Number of the entries."""
+        self.newest = ""
+        """Largest id among them."""
+        self.sketches: dict[str, bytes] = {}
+        """Digest of each different source -> its sketch, packed."""
+        self._rows: dict[str, int] = {}
+        """Digest of each different source -> its number of rows."""
+        self._forms: set[str] = set()
+        """Forms of these digests."""
+        self._released: set[str] = set()
+        """Digest of each different destination."""
+        self._destinations = b""
+        """These digests, packed."""
+        self._epsilons: dict[str, float | None] = {}
+        """Fingerprint of the draws of each release, or its id or destination without one -> epsilon."""
+        self._draws = b""
+        """These fingerprints, packed."""
+        self._finite = 0
+        """Number of these epsilons that are finite."""
+        self._last_released_at = ""
+        self._sent: tuple[bytes, bytes, bytes] | None = None
+
+    def add(self, rows: Iterable[Any]) -> None:
+        """Add entries, oldest first."""
+        for row in rows:
+            self.count += 1
+            self.newest = max(self.newest, row.id)
+            if row.source_digest not in self.sketches:
+                self.sketches[row.source_digest] = packed(row.sketch)
+            self._rows[row.source_digest] = row.row_count
+            self._forms.add(form_of(row.source_digest).value)
+            if row.destination_digest not in self._released:
+                self._released.add(row.destination_digest)
+                self._destinations += packed_digest(row.destination_digest)
+            self._add_epsilon(row)
+            self._last_released_at = row.released_at.isoformat(timespec="seconds")
+            self._sent = None
+
+    def _add_epsilon(self, row: Any) -> None:
+        """Count the epsilon of an entry, unless its draws were counted.
+
+        Other draws may give the same bytes and reveal as much again. An entry of an older version does not
+        have the fingerprint of its draws. Without an epsilon, one entry of each destination is enough.
+        """
+        stated = row.epsilon or {}
+        draw = stated.get("draw")
+        release = draw or (row.id if stated else row.destination_digest)
+        if release in self._epsilons:
+            return
+        if draw is not None:
+            self._draws += bytes.fromhex(draw)
+        self._epsilons[release] = stated.get("epsilon")
+        self._finite += stated.get("epsilon") is not None
+
+    def sent(self) -> tuple[bytes, bytes, bytes]:
+        """Return what workers need of it: the pickle of an `EarlierSource`, its sketches, and their sizes.
+
+        The sketches are end to end; the sizes are int64.
+        """
+        if self._sent is None:
+            source = EarlierSource(
+                family=self.name,
+                destinations=self._destinations,
+                releases=len(self._released),
+                last_released_at=self._last_released_at,
+                epsilons=tuple(self._epsilons.values()) if self._finite else (),
+                draws=self._draws,
+            )
+            sketches = self.sketches.values()
+            sizes = array("q", map(len, sketches)).tobytes()
+            self._sent = pickle.dumps(source, pickle.HIGHEST_PROTOCOL), b"".join(sketches), sizes
+        return self._sent
+
+    def other_digests(self, job: Job) -> list[str]:
+        """Return the digests, in the form that the job's has not, of the sources with as many rows."""
+        other = other_form(form_of(job.source_digest)).value
+        if other not in self._forms:
+            return []
+        return [
+            digest
+            for digest, rows in self._rows.items()
+            if rows == job.row_count and digest.startswith(f"{other}:")
+        ]

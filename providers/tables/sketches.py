@@ -204,14 +204,16 @@ def _number_texts(numbers: pa.Array) -> _Messages:
 
     orjson writes numbers as Python does, apart from small and large floats.
     """
-    present = numbers.is_valid().to_numpy(zero_copy_only=False)
-    values = numbers.fill_null(0).to_numpy(zero_copy_only=False)
-    other = np.zeros(0, np.int64)
+    nulls = np.zeros(0, np.int64)
+    if numbers.null_count:
+        nulls = np.flatnonzero(numbers.is_null().to_numpy(zero_copy_only=False))
+        numbers = numbers.fill_null(0)
+    values = numbers.to_numpy()
+    other = nulls[:0]
     if values.dtype.kind == "f":
         values = values.astype(np.float64)
         size = np.abs(values)
-        plain = (size == 0) | ((size >= _LEAST_PLAIN) & (size < _MOST_PLAIN))
-        other = np.flatnonzero(present & ~plain)
+        other = np.flatnonzero((size != 0) & ~((size >= _LEAST_PLAIN) & (size < _MOST_PLAIN)))
     listed = orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY)
     added = [b"=" + repr(values[place].item()).encode() for place in other.tolist()]
     text, starts, ends = _joined([listed, *added])
@@ -220,7 +222,7 @@ def _number_texts(numbers: pa.Array) -> _Messages:
     text[edges] = ord("=")
     number_starts, number_ends = edges[: len(values)], edges[1:][: len(values)].copy()
     number_starts[other], number_ends[other] = starts[1:], ends[1:]
-    number_ends[~present] = number_starts[~present]
+    number_ends[nulls] = number_starts[nulls]
     return text, number_starts, number_ends
 
 

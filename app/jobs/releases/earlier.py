@@ -17,6 +17,7 @@ from app.store.sql import ledger
 from app.store.sql.db import Transaction
 from app.store.sql.models import Job
 from app.worker.tasks import EarlierSources
+from providers.tables.digest import form_of, other_form
 from providers.tables.sketches import unpacked
 
 
@@ -46,6 +47,7 @@ def _sent(families: Sequence[KnownFamily], job: Job) -> EarlierSources:
     """Return what the job's worker needs of the families."""
     if not families:
         return EarlierSources()
+    other = other_form(form_of(job.source_digest))
     sources, sketches, sizes = zip(*[family.sent() for family in families], strict=True)
     return EarlierSources(
         sources=sources,
@@ -53,6 +55,9 @@ def _sent(families: Sequence[KnownFamily], job: Job) -> EarlierSources:
         sizes=b"".join(sizes),
         counts=array("q", [len(family.sketches) for family in families]).tobytes(),
         other_digests={
-            digest: number for number, family in enumerate(families) for digest in family.other_digests(job)
+            digest: number
+            for number, family in enumerate(families)
+            if other in family.forms
+            for digest in family.digests(other, job.row_count)
         },
     )

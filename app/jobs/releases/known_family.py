@@ -5,10 +5,9 @@ from array import array
 from collections.abc import Iterable
 from typing import Any
 
-from app.store.sql.models import Job
 from app.worker.digest_sets import packed_digest
 from app.worker.tasks import EarlierSource
-from providers.tables.digest import form_of, other_form
+from providers.tables.digest import DigestForm, form_of
 from providers.tables.sketches import packed
 
 
@@ -26,7 +25,7 @@ class KnownFamily:
         """Digest of each different source -> its sketch, packed."""
         self._rows: dict[str, int] = {}
         """Digest of each different source -> its number of rows."""
-        self._forms: set[str] = set()
+        self.forms: set[DigestForm] = set()
         """Forms of these digests."""
         self._released: set[str] = set()
         """Digest of each different destination."""
@@ -49,7 +48,7 @@ class KnownFamily:
             if row.source_digest not in self.sketches:
                 self.sketches[row.source_digest] = packed(row.sketch)
             self._rows[row.source_digest] = row.row_count
-            self._forms.add(form_of(row.source_digest).value)
+            self.forms.add(form_of(row.source_digest))
             if row.destination_digest not in self._released:
                 self._released.add(row.destination_digest)
                 self._destinations += packed_digest(row.destination_digest)
@@ -92,13 +91,7 @@ class KnownFamily:
             self._sent = pickle.dumps(source, pickle.HIGHEST_PROTOCOL), b"".join(sketches), sizes
         return self._sent
 
-    def other_digests(self, job: Job) -> list[str]:
-        """Return the digests, in the form that the job's has not, of the sources with as many rows."""
-        other = other_form(form_of(job.source_digest)).value
-        if other not in self._forms:
-            return []
-        return [
-            digest
-            for digest, rows in self._rows.items()
-            if rows == job.row_count and digest.startswith(f"{other}:")
-        ]
+    def digests(self, form: DigestForm, rows: int) -> list[str]:
+        """Return the digests in a form of the sources with that many rows."""
+        begin = f"{form.value}:"
+        return [digest for digest, count in self._rows.items() if count == rows and digest.startswith(begin)]

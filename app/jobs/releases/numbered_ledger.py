@@ -16,8 +16,11 @@ from app.store.sql.models import Job
 _MOST_FAMILIES = 1000
 """Families kept in memory, those used last: about 2 KB each of small tables."""
 
-_MOST_SIZES = 64
-"""Numbers of rows, of the jobs of an owner and project, whose newest entries are kept in memory."""
+_MOST_SIZES = 16
+"""Numbers of rows, of the jobs of an owner and project, whose newest entries are kept: up to 50 KB each."""
+
+_MOST_VIEWS = 64
+"""Owners and projects whose part of the ledger is kept in memory, those that asked last."""
 
 _MOST_BEHIND = 1000
 """Rows added since the ledger was read, from which on what was read is forgotten."""
@@ -127,6 +130,8 @@ class NumberedLedger:
         view = self._views.get(scope)
         if view is None or newest - view.mark > _MOST_BEHIND:
             view = self._views[scope] = _View(newest)
+            if len(self._views) > _MOST_VIEWS:
+                self._views.popitem(last=False)
         elif newest > view.mark:
             view.add(ledger.added_after(session, job, view.mark), job, newest)
         self._views.move_to_end(scope)

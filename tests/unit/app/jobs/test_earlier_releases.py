@@ -292,5 +292,19 @@ def test_families_used_longest_ago_are_forgotten(
         session.rollback()
 
 
+def test_owners_who_asked_longest_ago_are_forgotten(
+    engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.jobs.releases.numbered_ledger._MOST_VIEWS", 2)
+    releases = EarlierReleases()
+    with Session(engine) as session:
+        ledger.insert(session, entry(0, (0, 0, 0, "me", None, False)))
+        for owner in ("stranger", "me", "colleague", "me", "stranger"):
+            job = Job(owner=owner, project=None, row_count=10, source_digest="sha256t:another")
+            assert len(releases.of(session, job)[0].sources) == (owner == "me")
+        assert [owner for owner, _ in releases._numbered._views] == ["me", "stranger"]
+        session.rollback()
+
+
 def test_sketches_of_the_tests_are_sketches() -> None:
     assert TableSketch.from_document(document(4)).document() == document(4)

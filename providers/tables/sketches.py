@@ -47,6 +47,9 @@ _LEAST_RUNS = 16
 """Distinct runs of values from which on a field is evidence, if they are also half of all runs: many tables
 have the same two sexes."""
 
+_PIECE = 256
+"""Texts that are hashed together."""
+
 _LEAST_PLAIN, _MOST_PLAIN = 1e-4, 1e16
 """Absolute floats from the first to below the second have no exponent as text."""
 
@@ -178,7 +181,12 @@ def _value_hashes(column: pa.ChunkedArray, key: bytes) -> Hashes:
             return keyed_hashes(*_number_texts(array), key, b"value")
         _, first, numbers = np.unique(equality_codes(array), return_index=True, return_inverse=True)
         values = take_rows(pa.table({"": pa.chunked_array([array])}), first).column(0)
-        return keyed_hashes(*_joined(_texts(values)), key, b"value")[numbers]
+        texts = _texts(values)
+        hashes = [  # in pieces: end to end, long texts would take their memory once more
+            keyed_hashes(*_joined(texts[start : start + _PIECE]), key, b"value")
+            for start in range(0, len(texts), _PIECE)
+        ]
+        return np.concatenate([np.zeros(0, np.uint64), *hashes])[numbers]
     except pa.ArrowNotImplementedError:
         return np.zeros(len(column), np.uint64)
 
@@ -196,7 +204,7 @@ def _joined(texts: Sequence[bytes]) -> _Messages:
     """Return texts end to end, with the beginning and the end of each."""
     ends = np.cumsum([len(text) for text in texts], dtype=np.int64)
     starts = np.concatenate((np.zeros(1, np.int64), ends))[:-1]
-    return np.frombuffer(bytearray(b"".join(texts)), np.uint8), starts, ends
+    return np.frombuffer(bytearray().join(texts), np.uint8), starts, ends
 
 
 def _number_texts(numbers: pa.Array) -> _Messages:

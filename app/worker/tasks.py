@@ -38,7 +38,7 @@ class EarlierSources(NamedTuple):
     """Sources among which a worker looks for its own; one task has 200 of them."""
 
     sources: tuple[bytes, ...] = ()
-    """Pickle of each `EarlierSource`, made once for all tasks; at most one of them is read."""
+    """Pickle of each `EarlierSource`, made once for all tasks: most workers read none of them."""
     sketches: bytes = b""
     """Packed sketches of the tables of each source, end to end."""
     sizes: bytes = b""

@@ -115,8 +115,9 @@ def _hash_all(text, starts, ends, first, key_words, scratch, hashes):
         place, end = starts[message], ends[message]
         if place == end:  # the key's block is the last one
             _compress(first, key_words, _BLOCK, True, state)
-        for word in range(8 if place < end else 0):
-            state[word] = keyed[word]
+        else:
+            for word in range(8):
+                state[word] = keyed[word]
         done = _BLOCK
         while place < end:
             taken = min(end - place, _BLOCK)
@@ -146,16 +147,8 @@ def _compress(state, words, done, last, out):
     out : uint64, shape (8,) or more
         Receives the new state; may be ``state``.
     """
-    v0, v1, v2, v3, v4, v5, v6, v7 = (
-        state[0],
-        state[1],
-        state[2],
-        state[3],
-        state[4],
-        state[5],
-        state[6],
-        state[7],
-    )
+    v0, v1, v2, v3 = state[0], state[1], state[2], state[3]
+    v4, v5, v6, v7 = state[4], state[5], state[6], state[7]
     v8, v9, v10, v11 = _INITIAL[0], _INITIAL[1], _INITIAL[2], _INITIAL[3]
     v12, v13, v14, v15 = _INITIAL[4] ^ np.uint64(done), _INITIAL[5], _INITIAL[6], _INITIAL[7]
     if last:

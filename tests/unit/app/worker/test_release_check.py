@@ -1,14 +1,18 @@
 """Risk of repeated releases: measured once for the same rows, parameters and number of releases."""
 
+import pickle
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from app.worker import release_check
 from app.worker.digest_sets import draw_of, packed_digest
-from app.worker.release_check import composed_epsilon, known_risk
+from app.worker.release_check import composed_epsilon, known_risk, recognise
 from app.worker.tasks import EarlierSource, EarlierSources, ReleaseQuestion
+from providers.tables.sketches import packed, sketch
 
 A, B = (f"sha256:{digit * 64}" for digit in "ab")
 
@@ -53,6 +57,28 @@ def test_the_same_risk_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None
     assert known(task, one, "another", None, 20) == 1
     assert known(task, other, "family", None, 20) == 1
     assert known(task, one, "family", None, 2) == 1  # three are remembered
+
+
+def test_a_sketch_leads_to_the_source_that_it_is_of() -> None:
+    """Sources with one, three and no sketch, and one again."""
+    tables = [pa.table({"x": np.arange(100) + 1000 * number}) for number in range(6)]
+    *known, stranger = (sketch(table, b"k" * 32) for table in tables)
+    each = [packed(one.document()) for one in known]
+    earlier = EarlierSources(
+        sources=tuple(pickle.dumps(FAMILY._replace(family=name)) for name in "abcd"),
+        sketches=b"".join(each),
+        sizes=np.array([len(one) for one in each]).tobytes(),
+        counts=np.array([1, 3, 0, 1]).tobytes(),
+        other_digests={"sha256:7": 2},
+    )
+    question = ReleaseQuestion(b"k" * 32, "sha256t:1", "warn", False, earlier)
+    found = [recognise(question, one, lambda _: "sha256:8") for one in (*known, stranger)]
+    names = [(match, source and source.family) for match, source in found]
+    assert names == [*(("fields", name) for name in "abbbd"), (None, None)]
+    match, source = recognise(question, stranger, lambda _: "sha256:7")
+    assert match == "digest"
+    assert source is not None
+    assert source.family == "c"
 
 
 def test_the_draws_of_before_add_no_epsilon() -> None:

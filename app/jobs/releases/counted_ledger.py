@@ -5,14 +5,12 @@ each transaction, shows whether some were added.
 """
 
 from collections import OrderedDict
+from collections.abc import Iterable
 
-from app.jobs.releases.known_family import KnownFamily
+from app.jobs.releases.known_family import MOST_FAMILIES, KnownFamily
 from app.store.sql import ledger
 from app.store.sql.db import Transaction
 from app.store.sql.models import Job
-
-_MOST_FAMILIES = 1000
-"""Families kept in memory, those used last: about 2 KB each of small tables."""
 
 _Key = tuple[str, str | None, str]
 """Owner and project that the entries are visible to, and the id of the family."""
@@ -24,16 +22,9 @@ class CountedLedger:
     def __init__(self) -> None:
         self._known: OrderedDict[_Key, KnownFamily] = OrderedDict()
 
-    def family_of_source(self, session: Transaction, job: Job) -> KnownFamily | None:
-        """Return the family of the newest visible release with the digest of the job's source; or None."""
-        found = ledger.family_of_source(session, job)
-        return None if found is None else self._read(session, job, [found])[0]
-
-    def near_families(self, session: Transaction, job: Job) -> list[KnownFamily]:
-        """Return the families of the newest visible releases with about as many rows, newest first."""
-        return self._read(session, job, ledger.near_families(session, job))
-
-    def _read(self, session: Transaction, job: Job, families: list[ledger.Family]) -> list[KnownFamily]:
+    def families(
+        self, session: Transaction, job: Job, families: Iterable[ledger.Family]
+    ) -> list[KnownFamily]:
         """Return the entries of the families; read those that are missing.
 
         Entries are only added. So the entries in memory are at least those that this transaction sees if
@@ -52,6 +43,6 @@ class CountedLedger:
             found.append(known)
         for row in ledger.members(session, job, unknown) if unknown else ():
             unknown[row.family].add([row])
-        while len(self._known) > _MOST_FAMILIES:
+        while len(self._known) > MOST_FAMILIES:
             self._known.popitem(last=False)
         return found

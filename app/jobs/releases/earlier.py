@@ -34,13 +34,23 @@ class EarlierReleases:
 
         With a sketch, the only source returned is the job's, without sketches.
         """
+        # Other threads wait for the lock, so that as little as possible is asked of a server within it.
+        if ledger.numbers_rows(session):
+            family_id = ledger.family_id_of_source(session, job)
+            with self._lock:
+                if family_id is not None:
+                    return _known(self._numbered.family(session, job, family_id), job)
+                return _sent(self._numbered.near_families(session, job), job), None
+        family = ledger.family_of_source(session, job)
+        counted = ledger.near_families(session, job) if family is None else [family]
         with self._lock:
-            known = self._numbered if ledger.numbers_rows(session) else self._counted
-            family = known.family_of_source(session, job)
-            if family is None:
-                return _sent(known.near_families(session, job), job), None
-            sketch = unpacked(family.sketches[job.source_digest])
-            return EarlierSources((family.sent()[0],)), sketch
+            families = self._counted.families(session, job, counted)
+            return (_sent(families, job), None) if family is None else _known(families[0], job)
+
+
+def _known(family: KnownFamily, job: Job) -> tuple[EarlierSources, dict[str, Any]]:
+    """Return the family of a source whose digest is known, and the sketch of that source."""
+    return EarlierSources((family.sent()[0],)), unpacked(family.sketches[job.source_digest])
 
 
 def _sent(families: Sequence[KnownFamily], job: Job) -> EarlierSources:

@@ -10,13 +10,15 @@ from app.worker.tasks import EarlierSource
 from providers.tables.digest import DigestForm, form_of
 from providers.tables.sketches import packed
 
+MOST_FAMILIES = 1000
+"""Families kept in memory, those used last: about 2 KB each of small tables."""
+
 
 class KnownFamily:
     """Entries of one family in the ledger, as far as they were read."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        """Id of the family."""
+    def __init__(self, family_id: str) -> None:
+        self.id = family_id
         self.count = 0
         """Number of the entries."""
         self.newest = ""
@@ -79,7 +81,7 @@ class KnownFamily:
         """
         if self._sent is None:
             source = EarlierSource(
-                family=self.name,
+                family=self.id,
                 destinations=self._destinations,
                 releases=len(self._released),
                 last_released_at=self._last_released_at,

@@ -8,13 +8,10 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from app.jobs.releases.known_family import KnownFamily
+from app.jobs.releases.known_family import MOST_FAMILIES, KnownFamily
 from app.store.sql import ledger
 from app.store.sql.db import Transaction
 from app.store.sql.models import Job
-
-_MOST_FAMILIES = 1000
-"""Families kept in memory, those used last: about 2 KB each of small tables."""
 
 _MOST_SIZES = 16
 """Numbers of rows, of the jobs of an owner and project, whose newest entries are kept: up to 50 KB each."""
@@ -104,13 +101,10 @@ class NumberedLedger:
     def __init__(self) -> None:
         self._views: OrderedDict[_Scope, _View] = OrderedDict()
 
-    def family_of_source(self, session: Transaction, job: Job) -> KnownFamily | None:
-        """Return the family of the newest visible release with the digest of the job's source; or None."""
-        found = ledger.family_id_of_source(session, job)
-        if found is None:
-            return None
+    def family(self, session: Transaction, job: Job, family_id: str) -> KnownFamily:
+        """Return a family of which the job's owner sees an entry."""
         view, newest = self._view(session, job)
-        return self._families(session, job, view, [found], newest)[0]
+        return self._families(session, job, view, [family_id], newest)[0]
 
     def near_families(self, session: Transaction, job: Job) -> list[KnownFamily]:
         """Return the families of the newest visible releases with about as many rows, newest first."""
@@ -158,7 +152,7 @@ class NumberedLedger:
 
     def _forget(self) -> None:
         """Forget surplus families: those used longest ago, of the owner who asked longest ago first."""
-        surplus = sum(len(view.families) for view in self._views.values()) - _MOST_FAMILIES
+        surplus = sum(len(view.families) for view in self._views.values()) - MOST_FAMILIES
         while surplus > 0:
             scope, view = next(iter(self._views.items()))
             if view.families:

@@ -205,12 +205,12 @@ class DaskEngine:
     ) -> asyncio.Task[Outcome]:
         """Run ``function(task)`` in a child process of a Dask worker; the task returns its outcome."""
         stop: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        others = () if apart_from is None else self._others(apart_from)
+        preferred = self._preferred(apart_from)
         # One prefix for all keys: the scheduler keeps statistics of each prefix for ever.
         self._keys[task_id] = key = f"rowveil-{uuid.uuid4().hex}"
         if self._files is not None and (path := getattr(task, "progress_path", "")):
             self._progress_paths[key] = path
-        running = asyncio.ensure_future(self._run(key, Job(function, task, owner), stop, others))
+        running = asyncio.ensure_future(self._run(key, Job(function, task, owner), stop, preferred))
         self._running[task_id] = Running(running, stop)
         running.add_done_callback(lambda _: self._ended(task_id))
         return running
@@ -235,15 +235,27 @@ class DaskEngine:
             waiting.cancel()
         await self._disconnect()
 
-    async def _run(self, key: str, job: Job, stop: asyncio.Future[None], others: Collection[str]) -> Outcome:
+    def _preferred(self, apart_from: str | None) -> list[str]:
+        """Return the addresses of the workers that should run a new task; empty: any.
+
+        A silent worker without a task is idle for the scheduler, which would give it one that nobody runs.
+        """
+        if apart_from is None and not self._silent:
+            return []
+        others = list(self._workers) if apart_from is None else self._others(apart_from)
+        return [address for address in others if address not in self._silent] or others
+
+    async def _run(
+        self, key: str, job: Job, stop: asyncio.Future[None], preferred: Collection[str]
+    ) -> Outcome:
         usable = asyncio.ensure_future(self._usable.wait())
         await _first_of(usable, stop)
         usable.cancel()
         client = self._client
         if stop.done() or client is None:
             return _CANCELLED if stop.done() else _LOST
-        # Loose restrictions: if no other worker is left, the task runs on any.
-        restricted = {"workers": list(others), "allow_other_workers": True} if others else {}
+        # Loose restrictions: if none of these workers is left, the task runs on any.
+        restricted = {"workers": list(preferred), "allow_other_workers": True} if preferred else {}
         future = client.submit(
             run_in_child, self._plugin, key, job, key=key, pure=False, retries=0, **restricted
         )

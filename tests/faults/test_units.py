@@ -18,7 +18,7 @@ import pytest
 
 from app.engine.dask_address import Cluster
 from app.engine.dask_engine import DaskEngine
-from app.engine.engine import Failure, Outcome, Progress
+from app.engine.engine import Failure, Outcome, Progress, TaskFunction
 from app.engine.progress_file import read_progress
 from app.engine.sandbox import Confinement
 from app.engine.worker_process import WorkerSetup
@@ -37,6 +37,7 @@ from app.worker.staging import StagingSetup
 from app.worker.tasks import SwapTask
 from demo.service import Process
 from providers.tables.digest import CHUNK_ROWS, table_digest
+from tests.faults import doings
 from tests.faults.clusters import LocalCluster, certified
 from tests.faults.conftest import Running
 from tests.faults.running import PATIENCE, Loop, wait_until_gone
@@ -101,14 +102,22 @@ class Workers:
 
     def wait_until_all_are_free(self, engine: DaskEngine | None = None) -> None:
         """Return when no worker runs a task, and all answer."""
+        self.wait_for_capacity(len(self.processes), engine)
+
+    def wait_for_capacity(self, count: int, engine: DaskEngine | None = None) -> None:
+        """Return when that number of workers could start a task."""
         asked = engine or self.engine
 
-        async def free() -> None:
+        async def reached() -> None:
             async with asyncio.timeout(PATIENCE):
-                while asked.capacity() != len(self.processes):
+                while asked.capacity() != count:
                     await asyncio.sleep(0.05)
 
-        self.loop.do(free())
+        self.loop.do(reached())
+
+    async def run(self, task_id: str, function: TaskFunction) -> Outcome:
+        """Run a function in a worker."""
+        return await self.engine.run(task_id, function, None)
 
     def start(self, task: SwapTask, runs: JobRuns | None = None) -> Future[Outcome]:
         """A future of the outcome of a job."""
@@ -462,6 +471,22 @@ def test_a_unit_that_crashes_fails_its_job_and_ends_the_others(
     assert (ended.code, "SIGSEGV" in ended.message) == ("worker_died", True)
     wait_until_gone(other)
     assert not list(Path(task.scratch_folder).iterdir())
+
+
+def test_no_task_is_given_to_a_worker_that_stands_still(workers: Workers) -> None:
+    """Both workers are idle for the scheduler, which does not know that one of them does not answer."""
+    workers.grow(2)
+    workers.wait_until_all_are_free()
+    stopped = workers.processes[0]
+    stopped.send_signal(signal.SIGSTOP)
+    try:
+        workers.wait_for_capacity(len(workers.processes) - 1)
+        for number in range(3 * len(workers.processes)):
+            outcome = workers.loop.do(workers.run(f"alone {number}", doings.who), PATIENCE)
+            assert not isinstance(outcome, Failure), outcome
+    finally:
+        stopped.send_signal(signal.SIGCONT)
+    workers.wait_until_all_are_free()
 
 
 def test_a_silent_worker_that_has_been_removed_stops_no_unit(

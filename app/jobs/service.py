@@ -215,7 +215,7 @@ class JobService:
 
         The row holds its destination, if that is small.
         """
-        return await self._watchers.wait_for_end(job_id, seconds, self._get_with_table)
+        return await self._watchers.wait_for_end(job_id, seconds, self._has_ended, self._get_with_table)
 
     def updates(self, job_id: str) -> AsyncIterator[tuple[Job, Progress]]:
         """Yield the job and its progress now and at every change, until it has ended. Raises NotFound."""
@@ -351,6 +351,9 @@ class JobService:
 
     async def _look(self, job_id: str) -> JobRow:
         return await self._stores.database.looking(self._transactions.look, self._caller, job_id)
+
+    async def _has_ended(self, job_id: str) -> bool:
+        return State((await self._look(job_id)).state).ended
 
     async def progress(self, job: Job) -> Progress:
         """Return the job's progress; a fraction of 0 without a stage if it is unknown."""

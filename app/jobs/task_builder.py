@@ -54,8 +54,9 @@ class TaskBuilder:
         self._releases = EarlierReleases()
 
     def _release(self, job: Job) -> ReleaseQuestion | None:
-        with self._stores.database.read() as session:
-            return question_of(session, self._settings, self._stores.ledger_key, self._releases, job)
+        return question_of(
+            self._stores.database, self._settings, self._stores.ledger_key, self._releases, job
+        )
 
     def _series(self, job: Job) -> SeriesTask | None:
         if job.series_id is None:

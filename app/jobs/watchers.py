@@ -10,12 +10,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from contextlib import contextmanager
 from functools import partial
 from math import inf
-from typing import Any
+from typing import Any, TypeVar
 
 from app.engine.engine import Progress
 from app.errors import Unavailable
 from app.jobs.states import State
 from app.store.sql.models import Job
+
+T = TypeVar("T")
 
 _log = logging.getLogger("rowveil.jobs")
 
@@ -152,16 +154,16 @@ class Watchers:
                 self._watched.pop(job_id, None)
                 self._seen.pop(job_id, None)
 
-    async def wait_for_end(self, job_id: str, seconds: float, find: FindJob) -> Job:
-        """Return the job when it has ended, or in its state after ``seconds``. Raises as ``find``."""
+    async def wait_for_end(
+        self, job_id: str, seconds: float, has_ended: Callable[[str], Awaitable[bool]], find: FindJob
+    ) -> Job:
+        """Return the job when it has ended, or in its state after ``seconds``. Raises as the functions."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         with self.watch(job_id) as changed:
             while True:
-                if not self.is_expected(job_id):
-                    job = await self._find_by(job_id, deadline, find)
-                    if job.ended:
-                        return job
+                if not self.is_expected(job_id) and await self._retry(job_id, deadline, has_ended):
+                    return await self._retry(job_id, deadline, find)
                 if not await changed.ends_within(deadline - loop.time()) or self.closing:
                     return await find(job_id)
                 if changed.job is not None:
@@ -187,7 +189,7 @@ class Watchers:
                     if changed.job is not None:
                         job = follower.keep(changed.job)
                     else:
-                        job = await follower.reread(partial(self._find_by, job_id, inf, find))
+                        job = await follower.reread(partial(self._retry, job_id, inf, find))
 
     @contextmanager
     def _following(
@@ -211,8 +213,8 @@ class Watchers:
         watchers = sum(len(follower.signals) for follower in self._followed.values())
         return max(LOOK_SECONDS, watchers * _SECONDS_PER_WATCHER)
 
-    async def _find_by(self, job_id: str, deadline: float, find: FindJob) -> Job:
-        """Return the job; retry until the deadline while the database is away. Raises Unavailable."""
+    async def _retry(self, job_id: str, deadline: float, find: Callable[[str], Awaitable[T]]) -> T:
+        """Call a function; retry until the deadline while the database is away. Raises Unavailable."""
         loop = asyncio.get_running_loop()
         while True:
             try:

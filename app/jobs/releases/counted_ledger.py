@@ -22,6 +22,14 @@ class CountedLedger:
     def __init__(self) -> None:
         self._known: OrderedDict[_Key, KnownFamily] = OrderedDict()
 
+    def in_memory(self, job: Job, family: ledger.Family) -> KnownFamily | None:
+        """Return the entries of a family; None if some are missing."""
+        known = self._known.get((job.owner, job.project, family.id))
+        if known is None or known.count < family.entries:
+            return None
+        self._known.move_to_end((job.owner, job.project, family.id))
+        return known
+
     def families(
         self, session: Transaction, job: Job, families: Iterable[ledger.Family]
     ) -> list[KnownFamily]:

@@ -14,7 +14,7 @@ from app.jobs.releases.counted_ledger import CountedLedger
 from app.jobs.releases.known_family import KnownFamily
 from app.jobs.releases.numbered_ledger import NumberedLedger
 from app.store.sql import ledger
-from app.store.sql.db import Transaction
+from app.store.sql.db import Database, Transaction
 from app.store.sql.models import Job
 from app.worker.tasks import EarlierSources
 from providers.tables.digest import form_of, other_form
@@ -28,6 +28,21 @@ class EarlierReleases:
         self._numbered = NumberedLedger()
         self._counted = CountedLedger()
         self._lock = Lock()
+
+    def find(self, database: Database, job: Job) -> tuple[EarlierSources, dict[str, Any] | None]:
+        """Return what `of` does.
+
+        It needs no transaction if the digest of the job's source is known, and the family in memory: then a
+        server is asked only once.
+        """
+        family = ledger.look_at_family_of_source(database, job) if database.shared else None
+        if family is not None:
+            with self._lock:
+                known = self._counted.in_memory(job, family)
+                if known is not None:
+                    return _known(known, job)
+        with database.read() as session:
+            return self.of(session, job)
 
     def of(self, session: Transaction, job: Job) -> tuple[EarlierSources, dict[str, Any] | None]:
         """Return the sources that may be the job's, and the sketch of its source if its digest is known.

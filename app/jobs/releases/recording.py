@@ -1,6 +1,6 @@
 """Earlier releases of a job's source, for its worker; the entry of a job that has released one.
 
-All functions work within the caller's transaction.
+Functions that take a session work within the caller's transaction.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ from app.jobs.releases.policy import check_policy, policy_of
 from app.settings import Settings
 from app.store.sql import ledger
 from app.store.sql.audit.trail import AuditTrail
-from app.store.sql.db import Transaction
+from app.store.sql.db import Database, Transaction
 from app.store.sql.models import Job, Release
 from app.worker.tasks import ReleaseQuestion
 
@@ -32,13 +32,13 @@ def check_released(
 
 
 def question_of(
-    session: Transaction, settings: Settings, key: bytes, releases: EarlierReleases, job: Job
+    database: Database, settings: Settings, key: bytes, releases: EarlierReleases, job: Job
 ) -> ReleaseQuestion | None:
     """Return what the worker of a job needs to recognise its source; None for a job that releases nothing."""
     if not releases_rows(job):
         return None
     policy = policy_of(settings, job.project)
-    earlier, known_sketch = releases.of(session, job)
+    earlier, known_sketch = releases.find(database, job)
     return ReleaseQuestion(
         key=key,
         source_digest=job.source_digest,

@@ -178,8 +178,6 @@ class Database:
                 session.connection()  # begins
                 give_driver(session, connection)
                 yield session
-                if self.shared:
-                    session.commit()  # at a rollback the driver forgets its prepared statements
 
     @contextmanager
     def write(self) -> Iterator[Session]:

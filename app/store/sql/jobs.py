@@ -510,7 +510,7 @@ def lock_blobs(session: Session, blobs: Collection[str]) -> None:
     This also holds if the response to the commit is lost: a later call of `unnamed` for a new blob waits
     until the fate of that commit is decided.
     """
-    if session.get_bind().dialect.name == "postgresql":
+    if blobs and session.get_bind().dialect.name == "postgresql":
         numbers = [
             int.from_bytes(blake2b(blob.encode(), digest_size=8).digest(), "big", signed=True)
             for blob in sorted(blobs)

@@ -90,9 +90,10 @@ def engine_of(address: str, connections: int | None) -> sa.Engine:
     size, overflow = (POOL_SIZE, POOL_OVERFLOW) if connections is None else (connections, 0)
     engine = sa.create_engine(url, connect_args=given, pool_size=size, max_overflow=overflow)
     _ping_idle_connections(engine)
-    from app.store.sql.connection.server_looks import use_fiber_connections  # which needs the server's driver
+    # Which needs the server's driver.
+    from app.store.sql.connection.server_connection import use_server_connections
 
-    use_fiber_connections(engine)
+    use_server_connections(engine)
     return engine
 
 

@@ -1,7 +1,8 @@
 """Statements that every call runs, without SQLAlchemy's execution.
 
 SQLAlchemy takes four times as long as SQLite for a statement on one row. Here a statement is compiled once,
-with the functions that make the driver's values of Python's and Python's of the driver's.
+with the functions that make the driver's values of Python's and Python's of the driver's. Statements for
+PostgreSQL have numbered parameters, as `ServerConnection.run` needs them.
 """
 
 from collections import namedtuple
@@ -14,7 +15,7 @@ from sqlalchemy.orm import Session
 _Convert = Callable[[Any], Any] | None
 
 _Driver = Any
-"""Connection of the driver: a `sqlite3.Connection` or a `psycopg.Connection`."""
+"""Connection of the driver: a `sqlite3.Connection` or a `ServerConnection`."""
 
 _DRIVER = "rowveil_driver"
 """Key of `Session.info`."""
@@ -34,17 +35,19 @@ class QuickStatement:
         It may not have a parameter for a list, which SQLAlchemy expands at each execution.
         """
         assert isinstance(statement, sa.ClauseElement)
-        compiled = statement.compile(dialect=dialect, column_keys=None if names is None else list(names))
+        self._on_server = dialect.name != "sqlite"
+        kind: Any = type(dialect)
+        numbering = kind(paramstyle="numeric_dollar") if self._on_server else dialect
+        compiled = statement.compile(dialect=numbering, column_keys=None if names is None else list(names))
         assert isinstance(compiled, sa.sql.compiler.SQLCompiler)
         assert not compiled.literal_execute_params | compiled.post_compile_params
-        assert not compiled.escaped_bind_names  # the text has the names of `given`
+        assert compiled.positional
         self.statement = statement
         self.text = str(compiled)
         """SQL of the statement."""
+        self._bytes = self.text.encode()
         self._dialect = dialect
-        self._names = None if compiled.positional else list(compiled.binds)
-        named = compiled.positiontup if self._names is None else self._names
-        self._parameters = [self._parameter(compiled, name) for name in named or ()]
+        self._parameters = [self._parameter(compiled, name) for name in compiled.positiontup or ()]
         columns = list(getattr(statement, "exported_columns", ()))
         self._row: Any = namedtuple("Row", [_key(column) for column in columns], rename=True)  # type: ignore[misc]
         self._columns: list[_Convert] = [
@@ -75,20 +78,23 @@ class QuickStatement:
             if value is _MISSING:
                 raise KeyError(name)
             values.append(value if convert is None else convert(value))
-        parameters: Any = values if self._names is None else dict(zip(self._names, values, strict=True))
-        cursor = connection.execute(self.text, parameters)
+        if self._on_server:
+            rows, count = connection.statements.run(self._bytes, values)
+        else:
+            cursor = connection.execute(self.text, values)
+            rows, count = cursor.fetchall(), cursor.rowcount
         if not self._columns:
-            return [], cursor.rowcount
+            return [], count
         found = [
             self._row._make(
                 [
                     value if convert is None else convert(value)
-                    for value, convert in zip(values, self._columns, strict=True)
+                    for value, convert in zip(row, self._columns, strict=True)
                 ]
             )
-            for values in cursor.fetchall()
+            for row in rows
         ]
-        return found, cursor.rowcount
+        return found, count
 
     def translated(self, error: Exception) -> Exception:
         """Return an error of the driver as SQLAlchemy raises it, without the parameters."""

@@ -1,76 +1,20 @@
-"""Single queries on a database server in the event loop, on connections that wait without a thread.
-
-psycopg runs its protocol as a generator, which yields when it has to wait for the server. In a fiber the wait
-leaves the event loop to others; in a thread it blocks, as usual.
-"""
+"""Single queries on a database server in the event loop, on connections that wait without a thread."""
 
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 import psycopg
 import sqlalchemy as sa
-from psycopg.waiting import Ready, Wait
-from sqlalchemy import event
 
 from app.loop_threads import LoopThreads
-from app.store.sql.connection.fibers import Fiber, Fibers, current_fiber
-
-T = TypeVar("T")
+from app.store.sql.connection.fibers import Fiber, Fibers
 
 _MOST = 4
 """Connections that stay open, of those that the engine may have."""
-
-
-class FiberConnection(psycopg.Connection[Any]):
-    """Connection whose waits leave the event loop to others if they are in a fiber."""
-
-    def wait(self, gen: Generator[Any, Any, T], *limits: Any, **named_limits: Any) -> T:
-        """Run a part of the protocol to its end; limits of its time have no effect in a fiber."""
-        fiber = current_fiber()
-        if fiber is None:
-            return super().wait(gen, *limits, **named_limits)
-        try:
-            wanted = next(gen)
-            while True:
-                wanted = gen.send(_ready(fiber, self.pgconn.socket, wanted))
-        except StopIteration as ended:
-            found: T = ended.value
-            return found
-
-
-def _ready(fiber: Fiber, socket: int, wanted: Any) -> Any:
-    """Wait until a socket can be read or written, as wanted; return which of the two."""
-    loop = asyncio.get_running_loop()
-    ready: asyncio.Future[Any] = loop.create_future()
-
-    def settle(state: Any) -> None:
-        if not ready.done():
-            ready.set_result(state)
-
-    if wanted & Wait.R:
-        loop.add_reader(socket, settle, Ready.R)
-    if wanted & Wait.W:
-        loop.add_writer(socket, settle, Ready.W)
-    try:
-        return fiber.wait(ready)
-    finally:
-        if wanted & Wait.R:
-            loop.remove_reader(socket)
-        if wanted & Wait.W:
-            loop.remove_writer(socket)
-
-
-def use_fiber_connections(engine: sa.Engine) -> None:
-    """Let the engine open connections that can wait in a fiber."""
-
-    def connect(_dialect: Any, _record: Any, given: Any, named: Any) -> FiberConnection:
-        return FiberConnection.connect(*given, **named)
-
-    event.listen(engine, "do_connect", connect)
 
 
 class ServerLooks(Fibers):

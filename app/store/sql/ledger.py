@@ -89,7 +89,7 @@ def numbers_rows(session: Session) -> bool:
 def look_at_family_of_source(database: Database, job: Job) -> Family | None:
     """Return what `family_of_source` does, by a query outside of a transaction."""
     found = database.look(_by_digest(job.project is not None), {**_scope(job), "digest": job.source_digest})
-    return None if found is None else Family(id=found[0], entries=found.count_1)
+    return None if found is None else Family(found.family, found.entries)
 
 
 def family_of_source(session: Session, job: Job) -> Family | None:
@@ -182,7 +182,7 @@ def _mine(in_project: bool) -> sa.ColumnElement[bool]:
 
 def _grouped(in_project: bool, families: Any) -> sa.Select[Any]:
     columns = _RELEASES.c
-    query = sa.select(columns.family, sa.func.count()).where(_mine(in_project), families)
+    query = sa.select(columns.family, sa.func.count().label("entries")).where(_mine(in_project), families)
     return query.group_by(columns.family).order_by(sa.func.max(columns.id).desc())
 
 

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from threading import Lock
 from typing import Any
 
-from app.jobs.releases.counted_ledger import CountedLedger
 from app.jobs.releases.known_family import KnownFamily
 from app.jobs.releases.numbered_ledger import NumberedLedger
+from app.jobs.releases.server_ledger import ServerLedger
 from app.store.sql import ledger
 from app.store.sql.db import Database, Transaction
 from app.store.sql.models import Job
@@ -25,42 +25,29 @@ class EarlierReleases:
     """Families of releases that callers' jobs were compared with. Called from any thread."""
 
     def __init__(self) -> None:
-        self._numbered = NumberedLedger()
-        self._counted = CountedLedger()
         self._lock = Lock()
+        self._numbered = NumberedLedger()
+        self._server = ServerLedger(self._lock)
 
     def find(self, database: Database, job: Job) -> tuple[EarlierSources, dict[str, Any] | None]:
-        """Return what `of` does.
-
-        It needs no transaction if the digest of the job's source is known, and the family in memory: then a
-        server is asked only once.
-        """
-        family = ledger.look_at_family_of_source(database, job) if database.shared else None
-        if family is not None:
-            with self._lock:
-                known = self._counted.in_memory(job, family)
-                if known is not None:
-                    return _known(known, job)
-        with database.read() as session:
-            return self.of(session, job)
-
-    def of(self, session: Transaction, job: Job) -> tuple[EarlierSources, dict[str, Any] | None]:
         """Return the sources that may be the job's, and the sketch of its source if its digest is known.
 
         With a sketch, the only source returned is the job's, without sketches.
         """
-        # Other threads wait for the lock, so that as little as possible is asked of a server within it.
-        if ledger.numbers_rows(session):
-            family_id = ledger.family_id_of_source(session, job)
+        if database.shared:
+            found = self._server.find(database, job)
             with self._lock:
-                if family_id is not None:
-                    return _known(self._numbered.family(session, job, family_id), job)
-                return _sent(self._numbered.near_families(session, job), job), None
-        family = ledger.family_of_source(session, job)
-        counted = ledger.near_families(session, job) if family is None else [family]
+                return _known(found.families[0], job) if found.known else (_sent(found.families, job), None)
+        with database.read() as session:
+            return self.of(session, job)
+
+    def of(self, session: Transaction, job: Job) -> tuple[EarlierSources, dict[str, Any] | None]:
+        """Return the same within a transaction of SQLite."""
+        family_id = ledger.family_id_of_source(session, job)
         with self._lock:
-            families = self._counted.families(session, job, counted)
-            return (_sent(families, job), None) if family is None else _known(families[0], job)
+            if family_id is not None:
+                return _known(self._numbered.family(session, job, family_id), job)
+            return _sent(self._numbered.near_families(session, job), job), None
 
 
 def _known(family: KnownFamily, job: Job) -> tuple[EarlierSources, dict[str, Any]]:

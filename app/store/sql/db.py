@@ -88,7 +88,15 @@ class Database:
         return self.engine.dialect.name != "sqlite"
 
     def look(self, statement: sa.Select[Any], parameters: Mapping[str, Any]) -> sa.Row[Any] | None:
-        """Run one query outside a transaction: a single statement sees one snapshot anyway. Return its row.
+        """Run one query outside of a transaction, as `look_at_all`; return its row, None if it has none."""
+        found = self.look_at_all(statement, parameters)
+        if not found:
+            return None
+        (row,) = found
+        return row
+
+    def look_at_all(self, statement: sa.Select[Any], parameters: Mapping[str, Any]) -> list[sa.Row[Any]]:
+        """Run one query outside of a transaction: a single statement sees one snapshot anyway.
 
         It takes a small part of the time of `read`, for the queries of every request: it runs a
         `QuickStatement`, whose rows have the same attributes. An embedded database has a connection of its
@@ -104,9 +112,7 @@ class Database:
                 try:
                     if self._look_connection is None:
                         self._look_connection = self.engine.raw_connection()
-                    found: sa.Row[Any] | None = quick.one_or_none(
-                        self._look_connection.driver_connection, parameters
-                    )
+                    found, _ = quick.run(self._look_connection.driver_connection, parameters)
                 except sqlite3.Error as error:
                     if self._look_connection is not None:
                         self._look_connection.close()
@@ -114,13 +120,13 @@ class Database:
                     raise quick.translated(error) from error
                 return found
 
-    def _look_at_server(self, quick: QuickStatement, parameters: Mapping[str, Any]) -> sa.Row[Any] | None:
+    def _look_at_server(self, quick: QuickStatement, parameters: Mapping[str, Any]) -> list[sa.Row[Any]]:
         """Run a query as a transaction of its own, without statements that begin and end it."""
         with self.engine.connect() as connection:  # `raw_connection` raises the driver's own errors
             driver: Any = connection.connection.driver_connection
             driver.autocommit = True
             try:
-                found: sa.Row[Any] | None = quick.one_or_none(driver, parameters)
+                found, _ = quick.run(driver, parameters)
             except errors_of(self.engine.dialect) as error:
                 connection.invalidate(error)
                 raise quick.translated(error) from error
@@ -131,12 +137,12 @@ class Database:
 
     def _look_in_loop(
         self, looks: "ServerLooks", quick: QuickStatement, parameters: Mapping[str, Any]
-    ) -> sa.Row[Any] | None:
+    ) -> list[sa.Row[Any]]:
         """Run a query in a function that `looking` has started."""
         with looks.connection() as connection:
             driver = connection.connection.driver_connection
             try:
-                found: sa.Row[Any] | None = quick.one_or_none(driver, parameters)
+                found, _ = quick.run(driver, parameters)
             except errors_of(self.engine.dialect) as error:
                 raise quick.translated(error) from error
             return found

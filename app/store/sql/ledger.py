@@ -28,16 +28,51 @@ _RELEASES = cast(sa.Table, Release.__table__)
 
 _INSERT = sa.insert(_RELEASES)
 
-_COLUMNS = frozenset(_RELEASES.c.keys())
+_COLUMNS = frozenset(_RELEASES.c.keys()) - {"written_in"}
 
 
-class Family(NamedTuple):
-    """Releases of one source that a caller sees."""
+MOST_NEWS = 1000
+"""Entries that `news` returns at most, and one more if there are more."""
 
-    id: str
-    """Id of the job of the first release."""
-    entries: int
-    """Number of these releases."""
+
+class Snapshot(NamedTuple):
+    """Transactions of PostgreSQL that a query sees: ``pg_current_snapshot``."""
+
+    oldest: int
+    """Number of the oldest transaction that was open; all before it had ended."""
+    next: int
+    """One more than the number of the newest transaction that had ended."""
+    open: frozenset[int]
+    """Numbers between them of transactions that were open."""
+
+    @classmethod
+    def parse(cls, text: str) -> "Snapshot":
+        """Read a snapshot from the text that the server writes."""
+        oldest, following, numbers = text.split(":")
+        return cls(int(oldest), int(following), frozenset(map(int, filter(None, numbers.split(",")))))
+
+    def __str__(self) -> str:
+        """Write the text that the server reads."""
+        return f"{self.oldest}:{self.next}:{','.join(map(str, sorted(self.open)))}"
+
+    def sees(self, transaction: int) -> bool:
+        """Whether the transaction had ended."""
+        return transaction < self.next and transaction not in self.open
+
+    def newer_than(self, other: "Snapshot") -> bool:
+        """Whether more transactions had ended. A server takes one snapshot after the other."""
+        return (self.next, -len(self.open)) > (other.next, -len(other.open))
+
+
+class News(NamedTuple):
+    """Part of the ledger that a query has read."""
+
+    snapshot: Snapshot
+    """Snapshot of the query."""
+    family: str | None
+    """Family of the newest visible release with the digest of the job's source."""
+    entries: Sequence[sa.Row[Any]]
+    """New entries, visible to the job's owner, each with its ``owner``, ``project`` and ``written_in``."""
 
 
 def insert(session: Session, entry: Release) -> str:
@@ -86,24 +121,31 @@ def numbers_rows(session: Session) -> bool:
     return session.get_bind().dialect.name == "sqlite"
 
 
-def look_at_family_of_source(database: Database, job: Job) -> Family | None:
-    """Return what `family_of_source` does, by a query outside of a transaction."""
-    found = database.look(_by_digest(job.project is not None), {**_scope(job), "digest": job.source_digest})
-    return None if found is None else Family(found.family, found.entries)
+def look_at_news(database: Database, job: Job, seen: Snapshot | None) -> News:
+    """Return what `news` does, by a query outside of a transaction."""
+    return _as_news(database.look_at_all(_news(job.project is not None), _of_news(job, seen)))
 
 
-def family_of_source(session: Session, job: Job) -> Family | None:
-    """Return the family of the newest visible release with the digest of the job's source; or None."""
-    return next(iter(_families_found(session, job, _by_digest(job.project is not None))), None)
+def news(session: Session, job: Job, seen: Snapshot | None) -> News:
+    """Return the entries that the snapshot ``seen`` does not see, without one none. On PostgreSQL.
+
+    The snapshot of the answer sees them, and all that ``seen`` does.
+    """
+    found, _ = execute(session, _news(job.project is not None), _of_news(job, seen))
+    return _as_news(found)
 
 
-def near_families(session: Session, job: Job) -> list[Family]:
-    """Return the families of the newest visible releases with about as many rows, newest family first."""
-    return _families_found(session, job, _near(job.project is not None))
+def _of_news(job: Job, seen: Snapshot | None) -> dict[str, Any]:
+    return {**_scope(job), "digest": job.source_digest, "seen": None if seen is None else str(seen)}
+
+
+def _as_news(rows: Sequence[sa.Row[Any]]) -> News:
+    entries = [row for row in rows if row.id is not None]  # one row has none if there are none
+    return News(Snapshot.parse(rows[0].snapshot), rows[0].source_family, entries)
 
 
 def family_id_of_source(session: Session, job: Job) -> str | None:
-    """Return the id of the family that `family_of_source` finds, without counting its entries."""
+    """Return the family of the newest visible release with the digest of the job's source; or None."""
     given = {**_scope(job), "digest": job.source_digest}
     found, _ = execute(session, _newest_by_digest(job.project is not None), given)
     return found[0].family if found else None
@@ -116,13 +158,12 @@ def newest_row(session: Session) -> int:
 
 
 def near_entries(session: Session, job: Job, of: str) -> Sequence[sa.Row[Any]]:
-    """Return the newest entries with about as many rows as the job, newest first: ``number, id, family``.
+    """Return the newest entries with about as many rows as the job, newest first: ``id, family``.
 
-    Those of the job's owner, or of its project: ``of`` is "owner" or "project". The database must number its
-    rows.
+    Those of the job's owner, or of its project: ``of`` is "owner" or "project".
     """
     given = {of: getattr(job, of), **_near_sizes(job.row_count)}
-    found, _ = execute(session, _near_of(of), given)
+    found, _ = execute(session, _near_of(of, numbers_rows(session)), given)
     return found
 
 
@@ -160,13 +201,6 @@ def _near_sizes(rows: int) -> dict[str, int]:
     return {"least": rows // 2, "most": rows * 2}
 
 
-def _families_found(session: Session, job: Job, query: sa.Select[Any]) -> list[Family]:
-    found, _ = execute(
-        session, query, {**_scope(job), "digest": job.source_digest, **_near_sizes(job.row_count)}
-    )
-    return [Family(*row) for row in found]
-
-
 # Statements of every run are built once for each kind of visibility. The owner of an entry that is found by
 # another column is compared through `coalesce`: SQLite would else take the index of owners, and read all
 # entries of an owner.
@@ -180,12 +214,6 @@ def _mine(in_project: bool) -> sa.ColumnElement[bool]:
     return sa.or_(own, sa.func.coalesce(columns.project, "") == sa.bindparam("project"))
 
 
-def _grouped(in_project: bool, families: Any) -> sa.Select[Any]:
-    columns = _RELEASES.c
-    query = sa.select(columns.family, sa.func.count().label("entries")).where(_mine(in_project), families)
-    return query.group_by(columns.family).order_by(sa.func.max(columns.id).desc())
-
-
 @cache
 def _newest_by_digest(in_project: bool) -> sa.Select[Any]:
     columns = _RELEASES.c
@@ -194,34 +222,52 @@ def _newest_by_digest(in_project: bool) -> sa.Select[Any]:
 
 
 @cache
-def _by_digest(in_project: bool) -> sa.Select[Any]:
-    newest = _newest_by_digest(in_project).scalar_subquery()
-    return _grouped(in_project, _RELEASES.c.family == newest)
+def _news(in_project: bool) -> sa.Select[Any]:
+    columns, current = _RELEASES.c, sa.func.pg_current_snapshot()
+    seen = sa.cast(sa.bindparam("seen", type_=sa.Text), _ServerType("pg_snapshot"))
+    transaction = sa.cast(sa.cast(columns.written_in, sa.Text), _ServerType("xid8"))
+    new = (
+        sa.select(*_OF_MEMBERS, columns.owner, columns.project, columns.written_in)
+        .where(
+            _mine(in_project),
+            columns.written_in >= _number(sa.func.pg_snapshot_xmin(seen)),
+            columns.written_in < _number(sa.func.pg_snapshot_xmax(current)),
+            sa.not_(sa.func.pg_visible_in_snapshot(transaction, seen)),
+        )
+        .limit(MOST_NEWS + 1)
+        .subquery("new")
+    )
+    found = sa.select(
+        sa.cast(current, sa.Text).label("snapshot"),
+        _newest_by_digest(in_project).scalar_subquery().label("source_family"),
+    ).subquery("found")
+    return sa.select(*found.c, *new.c).select_from(found.outerjoin(new, sa.true()))
+
+
+def _number(transaction: sa.ColumnElement[Any]) -> sa.ColumnElement[int]:
+    return sa.cast(sa.cast(transaction, sa.Text), sa.BigInteger)
+
+
+class _ServerType(sa.types.UserDefinedType[Any]):
+    """Type of PostgreSQL."""
+
+    cache_ok = True
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def get_col_spec(self, **_: Any) -> str:
+        """Return its name in SQL."""
+        return self.name
 
 
 @cache
-def _near(in_project: bool) -> sa.Select[Any]:
+def _near_of(name: str, numbered: bool) -> sa.Select[Any]:
     columns = _RELEASES.c
-    names = ("owner", "project") if in_project else ("owner",)
-    by_name = [
-        _newest_near(name, columns.id, sa.select(columns.id, columns.family)).subquery() for name in names
-    ]
-    found = sa.union(*(sa.select(each.c.id, each.c.family) for each in by_name)).subquery()
-    newest = sa.select(found.c.family).order_by(found.c.id.desc()).limit(MOST_CANDIDATES).subquery()
-    return _grouped(in_project, columns.family.in_(sa.select(newest.c.family)))
-
-
-@cache
-def _near_of(name: str) -> sa.Select[Any]:
-    # In the order of insertion, which SQLite's indices of owners and of projects have.
-    number = _row_number()
-    return _newest_near(name, number, sa.select(number, _RELEASES.c.id, _RELEASES.c.family))
-
-
-def _newest_near(name: str, order: sa.ColumnElement[Any], query: sa.Select[Any]) -> sa.Select[Any]:
-    columns = _RELEASES.c
-    query = query.where(columns[name] == sa.bindparam(name))
+    query = sa.select(columns.id, columns.family).where(columns[name] == sa.bindparam(name))
     query = query.where(columns.row_count.between(sa.bindparam("least"), sa.bindparam("most")))
+    # In the order of insertion, which SQLite's indices of owners and of projects have.
+    order = _row_number() if numbered else columns.id
     return query.order_by(order.desc()).limit(MOST_CANDIDATES)
 
 

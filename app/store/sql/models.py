@@ -19,12 +19,17 @@ from sqlalchemy import (
     false,
     text,
 )
+from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
 
 STATES = ("queued", "running", "succeeded", "failed", "cancelled")
 """States of a job, as in `app.jobs.states`; repeated here for the check constraint."""
 
 _LABELLED = "label IS NOT NULL"
+
+_WRITTEN = "written_in IS NOT NULL"
 
 _OF_SERIES = "series_id IS NOT NULL"
 
@@ -54,6 +59,22 @@ NAMING = {
 
 Json = JSON(none_as_null=True)
 """Plain JSON, in PostgreSQL too: JSONB would sort keys and reject the character U+0000."""
+
+
+class CurrentTransaction(FunctionElement[int]):
+    """Number of the current transaction in PostgreSQL; null in SQLite."""
+
+    inherit_cache = True
+
+
+@compiles(CurrentTransaction, "postgresql")
+def _on_postgresql(element: CurrentTransaction, compiler: SQLCompiler, **_: Any) -> str:
+    return "CAST(CAST(pg_current_xact_id() AS text) AS bigint)"
+
+
+@compiles(CurrentTransaction, "sqlite")
+def _on_sqlite(element: CurrentTransaction, compiler: SQLCompiler, **_: Any) -> str:
+    return "NULL"
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -268,6 +289,7 @@ class Release(Base):
         Index(None, "owner"),
         Index(None, "project"),
         Index(None, "row_count"),
+        Index(None, "written_in", sqlite_where=text(_WRITTEN), postgresql_where=text(_WRITTEN)),
     )
 
     id: Mapped[str] = mapped_column(String(36), primary_key=True)
@@ -294,6 +316,9 @@ class Release(Base):
     None: the release states none."""
     sketch: Mapped[dict[str, Any]]
     """Keyed sketches of the source (`providers.tables.sketches`)."""
+    written_in: Mapped[int | None] = mapped_column(server_default=CurrentTransaction())
+    """Number of the transaction that has added the entry, which PostgreSQL sets; None: before 2026-11-29, or
+    in SQLite. See `app.jobs.releases.server_ledger`."""
 
 
 class Buffer(Base):

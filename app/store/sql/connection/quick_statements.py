@@ -59,14 +59,6 @@ class QuickStatement:
         convert = bind.type.dialect_impl(self._dialect).bind_processor(self._dialect)
         return name, _MISSING if bind.required else bind.effective_value, convert
 
-    def one_or_none(self, connection: _Driver, given: Mapping[str, Any]) -> Any:
-        """Return the row, with its columns as attributes; None if there is none. Raises as `run`."""
-        rows, _ = self.run(connection, given)
-        if not rows:
-            return None
-        (row,) = rows
-        return row
-
     def run(self, connection: _Driver, given: Mapping[str, Any]) -> tuple[list[Any], int]:
         """Return the rows, and the number of rows that were changed.
 

@@ -2,8 +2,12 @@
 
 from array import array
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import accumulate, islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,15 +17,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy.orm import Session
 
-from app.jobs.releases.counted_ledger import CountedLedger
 from app.jobs.releases.earlier import EarlierReleases
-from app.jobs.releases.numbered_ledger import NumberedLedger
+from app.jobs.releases.views import View
+from app.settings import Settings
 from app.store.sql import ledger
+from app.store.sql.db import Database
 from app.store.sql.models import Base, Job, Release
 from app.worker.digest_sets import packed_digest
 from app.worker.tasks import EarlierSource, EarlierSources
 from providers.tables.digest import form_of
 from providers.tables.sketches import TableSketch, packed
+from tests.postgres import Postgres
 from tests.unit.app.jobs.sketching import document
 
 ROWS = (12, 500, 12)
@@ -37,17 +43,55 @@ ENTRIES = st.lists(
         st.sampled_from(["me", "colleague", "stranger"]),
         st.sampled_from([None, (1.5, None), (2.5, "0" * 32), (None, "1" * 32)]),  # epsilon, and its draws
         st.booleans(),  # whether its id is smaller than the ids before
+        st.integers(0, 2),  # questions that are asked before it is committed, if the database can
     ),
     max_size=12,
 )
 
 
+LEDGER = Base.metadata.tables["ledger"]
+
+
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sa.Engine]:
     made = sa.create_engine(f"sqlite:///{tmp_path_factory.mktemp('ledger') / 'ledger.db'}")
-    Base.metadata.create_all(made, tables=[Base.metadata.tables["ledger"]])
+    Base.metadata.create_all(made, tables=[LEDGER])
     yield made
     made.dispose()
+
+
+def opened_database(home: Path, **given: str) -> Iterator[Database]:
+    made = Database(Settings(home=home, **given))  # type: ignore[arg-type]
+    LEDGER.create(made.engine)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    yield from opened_database(tmp_path_factory.mktemp("file"))
+
+
+@pytest.fixture(scope="module")
+def server(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    yield from opened_database(tmp_path_factory.mktemp("server"), database_url=postgres.empty_database())
+
+
+@pytest.fixture(scope="module", params=["file", "server"])
+def database(request: pytest.FixtureRequest) -> Any:
+    return request.getfixturevalue(request.param)
+
+
+def emptied(database: Database) -> EarlierReleases:
+    with database.write() as session:
+        session.execute(sa.delete(Release))
+    return EarlierReleases()
+
+
+def insert(database: Database, *entries: Release) -> None:
+    with database.write() as session:
+        for each in entries:
+            ledger.insert(session, each)
 
 
 def digest_of(family: int, source: int) -> str:
@@ -56,7 +100,7 @@ def digest_of(family: int, source: int) -> str:
 
 
 def entry(number: int, drawn: tuple[Any, ...]) -> Release:
-    family, source, destination, owner, epsilon, early = drawn
+    family, source, destination, owner, epsilon, early, *_ = drawn
     return Release(
         id=f"{(100 - number) if early else (1000 + number):036d}",
         job_id=f"job {number}",
@@ -132,7 +176,8 @@ def expected(entries: list[Release], job: Job) -> Any:
             {
                 each.source_digest
                 for each in of_family
-                if each.row_count == job.row_count
+                if not same
+                and each.row_count == job.row_count
                 and form_of(each.source_digest) != form_of(job.source_digest)
             },
         )
@@ -140,73 +185,113 @@ def expected(entries: list[Release], job: Job) -> Any:
 
 
 @given(
-    ENTRIES, st.lists(st.integers(0, 8), min_size=1, max_size=6), st.booleans(), st.sampled_from([0, 2, 1000])
+    ENTRIES, st.lists(st.integers(0, 8), min_size=1, max_size=6), st.sampled_from([0, 2, 1000]), st.booleans()
 )
 def test_a_worker_is_sent_what_the_database_has(
-    engine: sa.Engine, drawn: list[tuple[Any, ...]], sources: list[int], numbered: bool, behind: int
+    database: Database, drawn: list[tuple[Any, ...]], sources: list[int], behind: int, threads: bool
 ) -> None:
     """Entries are added between the questions, also with smaller ids; some are not visible.
 
-    The database numbers its rows or, as PostgreSQL, does not.
+    On PostgreSQL some are committed after entries that were added later. ``threads``: others ask as well.
     """
-    releases = EarlierReleases()
-    added: list[Release] = []
-    with pytest.MonkeyPatch.context() as patch, Session(engine) as session:
-        patch.setattr(ledger, "numbers_rows", lambda _: numbered)
+    releases, added = emptied(database), 0
+    committed: list[Release] = []
+    open_sessions: list[tuple[int, Release, ExitStack]] = []
+    with pytest.MonkeyPatch.context() as patch, ExitStack() as rest:
         patch.setattr("app.jobs.releases.numbered_ledger._MOST_BEHIND", behind)
+        patch.setattr("app.jobs.releases.server_ledger.MOST_NEWS", behind)
         for number, source in enumerate(sources):
-            for each in drawn[len(added) :] if number == len(sources) - 1 else drawn[len(added) : number + 2]:
-                ledger.insert(session, entry(len(added), each))
-                added.append(entry(len(added), each))
+            for each in drawn[added:] if number == len(sources) - 1 else drawn[added : number + 2]:
+                made = entry(added, each)
+                if database.shared and each[-1]:
+                    opened_now = rest.enter_context(ExitStack())
+                    ledger.insert(opened_now.enter_context(database.write()), made)
+                    open_sessions.append((number + each[-1], made, opened_now))
+                else:
+                    insert(database, made)
+                    committed.append(made)
+                added += 1
+            for ready in [each for each in open_sessions if each[0] <= number]:
+                open_sessions.remove(ready)
+                ready[2].close()
+                committed.append(ready[1])
             project = "p" if source % 2 else None
             digest = digest_of(source // 3, source % 3)
             job = Job(owner="me", project=project, row_count=12, source_digest=digest)
-            sent, sketch = releases.of(session, job)
-            families, known_sketch = expected(added, job)
-            assert sketch == known_sketch
-            found = opened(sent)
-            assert [each.family for each, _, _ in found] == list(families)
-            for each, of_each, other_of_each in found:
-                sketches, destinations, epsilons, last, other = families[each.family]
-                assert set(of_each) == sketches
-                assert each.destinations == b"".join(map(packed_digest, destinations))
-                assert each.releases == len(destinations)
-                assert each.last_released_at == last
-                assert other_of_each == other
-                finite = any(value is not None for value in epsilons)
-                assert list(each.epsilons) == (epsilons if finite else [])
-        session.rollback()
+            with ThreadPoolExecutor(4) as pool:
+                answers = list(pool.map(partial(releases.find, database), [job] * (4 if threads else 1)))
+            for sent, sketch in answers:
+                check(sent, sketch, committed, job)
+
+
+def check(sent: EarlierSources, sketch: Any, entries: list[Release], job: Job) -> None:
+    """A worker is sent what the entries say, one after the other."""
+    families, known_sketch = expected(entries, job)
+    assert sketch == known_sketch
+    found = opened(sent)
+    assert [each.family for each, _, _ in found] == list(families)
+    for each, of_each, other_of_each in found:
+        sketches, destinations, epsilons, last, other = families[each.family]
+        assert set(of_each) == sketches
+        assert set_of_digests(each.destinations) == set_of_digests(b"".join(map(packed_digest, destinations)))
+        assert each.releases == len(destinations)
+        assert each.last_released_at == last
+        assert other_of_each == other
+        finite = any(value is not None for value in epsilons)
+        assert sorted(map(str, each.epsilons)) == (sorted(map(str, epsilons)) if finite else [])
+
+
+def set_of_digests(packed_digests: bytes) -> set[bytes]:
+    size = len(packed_digest(f"sha256:{'0' * 64}"))
+    return {packed_digests[start : start + size] for start in range(0, len(packed_digests), size)}
 
 
 @pytest.mark.parametrize("kept", [True, False], ids=["kept in memory", "forgotten"])
 def test_the_newest_entries_in_memory_are_those_of_the_database(
-    engine: sa.Engine, monkeypatch: pytest.MonkeyPatch, kept: bool
+    database: Database, monkeypatch: pytest.MonkeyPatch, kept: bool
 ) -> None:
-    """More entries than are compared, of several owners and sizes; the twin asks the database each time."""
+    """More entries than are compared, of several owners and sizes."""
     if not kept:
-        monkeypatch.setattr("app.jobs.releases.numbered_ledger._MOST_SIZES", 1)
-    chance = np.random.default_rng(4)
-    numbered, counted = NumberedLedger(), CountedLedger()
+        monkeypatch.setattr("app.jobs.releases.views._MOST_SIZES", 1)
+    releases, chance = emptied(database), np.random.default_rng(4)
     sizes, owners = (10, 12, 40, 500), ("me", "colleague", "stranger")
-    with Session(engine) as session:
-        for number in range(1500):
-            family, size, owner = chance.integers((400, len(sizes), len(owners))).tolist()
-            added = entry(number, (family, 0, number % 3, owners[owner], None, False))
-            added.row_count = sizes[size]
-            ledger.insert(session, added)
-            if number % 150 > 3:
-                continue
-            for job in (
-                Job(owner="me", project=project, row_count=rows, source_digest="sha256t:another")
-                for project in (None, "p")
-                for rows in sizes
-            ):
-                found = [family.id for family in numbered.near_families(session, job)]
-                expected = counted.families(session, job, ledger.near_families(session, job))
-                assert found == [family.id for family in expected]
-                if job.project and job.row_count < 30 and number > 1400:
-                    assert len(found) > 100
-        session.rollback()
+    entries: list[Release] = []
+    waiting: list[Release] = []
+    for number in range(1500):
+        family, size, owner = chance.integers((400, len(sizes), len(owners))).tolist()
+        waiting.append(entry(number, (family, 0, number % 3, owners[owner], None, False)))
+        waiting[-1].row_count = sizes[size]
+        if number % 150 > 3:
+            continue
+        entries += waiting
+        insert(database, *waiting)
+        waiting.clear()
+        for job in (
+            Job(owner="me", project=project, row_count=rows, source_digest="sha256t:another")
+            for project in (None, "p")
+            for rows in sizes
+        ):
+            sent, _ = releases.find(database, job)
+            found = [each.family for each, _, _ in opened(sent)]
+            assert found == near_families(entries, job)
+            if job.project and job.row_count < 30 and number > 1300:
+                assert len(found) > 100
+
+
+def near_families(entries: list[Release], job: Job) -> list[str]:
+    """Families of the newest entries with about as many rows, newest first."""
+    near = [each for each in entries if job.row_count // 2 <= each.row_count <= job.row_count * 2]
+    own = [each for each in near if each.owner == job.owner][-ledger.MOST_CANDIDATES :]
+    if job.project is not None:
+        own += [each for each in near if each.project == job.project][-ledger.MOST_CANDIDATES :]
+    newest = sorted({each.id: each.family for each in own}.items(), reverse=True)[: ledger.MOST_CANDIDATES]
+    families = {family for _, family in newest}
+    visible = [
+        each
+        for each in sorted(entries, key=lambda one: one.id, reverse=True)
+        if each.owner == job.owner or (job.project is not None and each.project == job.project)
+    ]
+    return list(dict.fromkeys(each.family for each in visible if each.family in families))
 
 
 def test_an_older_snapshot_reads_nothing_again(engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,7 +326,7 @@ def test_what_an_older_snapshot_reads_is_not_kept(engine: sa.Engine, monkeypatch
         with monkeypatch.context() as patch:
             patch.setattr(ledger, "newest_row", lambda _: before)
             assert len(releases.of(session, same)[0].sources) == 1
-        (view,) = releases._numbered._views.values()
+        (view,) = releases._numbered._views.kept.values()
         assert list(view.families) == ["family 0"]
         session.rollback()
 
@@ -274,37 +359,121 @@ def test_new_entries_of_many_families_are_read_at_once(
         session.rollback()
 
 
-@pytest.mark.parametrize("numbered", [True, False])
-def test_families_used_longest_ago_are_forgotten(
-    engine: sa.Engine, monkeypatch: pytest.MonkeyPatch, numbered: bool
-) -> None:
-    for module in ("numbered_ledger", "counted_ledger"):
-        monkeypatch.setattr(f"app.jobs.releases.{module}.MOST_FAMILIES", 2)
-    monkeypatch.setattr(ledger, "numbers_rows", lambda _: numbered)
-    releases = EarlierReleases()
-    with Session(engine) as session:
-        for number in range(3):
-            ledger.insert(session, entry(number, (number, 0, number, "me", None, False)))
-        job = Job(owner="me", project=None, row_count=10, source_digest="sha256t:another")
-        for _ in range(2):
-            assert len(releases.of(session, job)[0].sources) == 3
-        views = releases._numbered._views.values()
-        assert len(releases._counted._known) + sum(len(view.families) for view in views) == 2
-        session.rollback()
+def kept(releases: EarlierReleases) -> dict[tuple[str, str | None], View]:
+    return {**releases._numbered._views.kept, **releases._server._views.kept}
+
+
+def test_families_used_longest_ago_are_forgotten(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.jobs.releases.views.MOST_FAMILIES", 2)
+    releases = emptied(database)
+    for number in range(3):
+        insert(database, entry(number, (number, 0, number, "me", None, False)))
+    job = Job(owner="me", project=None, row_count=10, source_digest="sha256t:another")
+    for _ in range(2):
+        assert len(releases.find(database, job)[0].sources) == 3
+    assert sum(len(view.families) for view in kept(releases).values()) == 2
 
 
 def test_owners_who_asked_longest_ago_are_forgotten(
-    engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+    database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.jobs.releases.numbered_ledger._MOST_VIEWS", 2)
-    releases = EarlierReleases()
-    with Session(engine) as session:
-        ledger.insert(session, entry(0, (0, 0, 0, "me", None, False)))
-        for owner in ("stranger", "me", "colleague", "me", "stranger"):
-            job = Job(owner=owner, project=None, row_count=10, source_digest="sha256t:another")
-            assert len(releases.of(session, job)[0].sources) == (owner == "me")
-        assert [owner for owner, _ in releases._numbered._views] == ["me", "stranger"]
-        session.rollback()
+    monkeypatch.setattr("app.jobs.releases.views._MOST_VIEWS", 2)
+    releases = emptied(database)
+    insert(database, entry(0, (0, 0, 0, "me", None, False)))
+    for owner in ("stranger", "me", "colleague", "me", "stranger"):
+        job = Job(owner=owner, project=None, row_count=10, source_digest="sha256t:another")
+        assert len(releases.find(database, job)[0].sources) == (owner == "me")
+    assert [owner for owner, _ in kept(releases)] == ["me", "stranger"]
+
+
+class TestOnAServer:
+    """What is asked of PostgreSQL, and what is kept."""
+
+    def test_one_query_shows_that_memory_has_everything(
+        self, server: Database, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        releases = emptied(server)
+        insert(server, *(entry(number, (number, 0, 0, "me", None, False)) for number in range(20)))
+        new = Job(owner="me", project=None, row_count=10, source_digest="sha256t:another")
+        known = Job(owner="me", project=None, row_count=10, source_digest=digest_of(7, 0))
+        releases.find(server, new)
+        monkeypatch.setattr(server, "read", None)
+        insert(server, entry(20, (7, 0, 2, "me", None, False)))
+        sent, _ = releases.find(server, new)
+        assert [each.releases for each, _, _ in opened(sent) if each.family == "family 7"] == [2]
+        assert len(sent.sources) == 20
+        insert(server, entry(21, (7, 0, 1, "me", None, False)))
+        sent, sketch = releases.find(server, known)
+        assert (len(sent.sources), sent.source(0).releases, sketch is None) == (1, 3, False)
+
+    def test_what_an_older_snapshot_reads_is_not_kept(self, server: Database) -> None:
+        """It would lack the entries that were added since, and nobody would read them."""
+        releases = emptied(server)
+        job = Job(owner="me", project=None, row_count=10, source_digest="sha256t:another")
+        releases.find(server, Job(owner="me", project=None, row_count=900, source_digest="sha256t:another"))
+        with server.read() as session:
+            session.execute(sa.text("SELECT 1"))  # takes the snapshot
+            insert(server, entry(0, (0, 0, 0, "me", None, False)))
+            releases.find(server, Job(owner="me", project=None, row_count=5, source_digest="sha256t:0"))
+            assert releases._server.read(session, job).families == []
+        (view,) = releases._server._views.kept.values()
+        assert view.newest(job) is None
+        assert len(releases.find(server, job)[0].sources) == 1
+
+    def test_entries_of_a_transaction_that_stays_open_are_read_when_it_ends(self, server: Database) -> None:
+        """Whatever was committed meanwhile, also by a later transaction."""
+        releases = emptied(server)
+        job = Job(owner="me", project=None, row_count=10, source_digest="sha256t:another")
+        assert releases.find(server, job)[0].sources == ()
+        with server.write() as session:
+            ledger.insert(session, entry(0, (0, 0, 0, "me", None, False)))
+            for number in range(1, 6):
+                insert(server, entry(number, (number, 0, 0, "me", None, False)))
+                assert len(releases.find(server, job)[0].sources) == number
+        assert len(releases.find(server, job)[0].sources) == 6
+
+    def test_entries_with_numbers_of_another_server_are_read(self, server: Database) -> None:
+        """Those of versions that had no number, too."""
+        releases = emptied(server)
+        job = Job(owner="me", project=None, row_count=10, source_digest="sha256t:another")
+        for number, written_in in enumerate((None, 1, 2**40)):
+            insert(server, entry(number, (number, 0, 0, "me", None, False)))
+            with server.write() as session:
+                session.execute(
+                    sa.update(Release)
+                    .where(Release.family == f"family {number}")
+                    .values(written_in=written_in)
+                )
+        for _ in range(2):
+            assert len(releases.find(server, job)[0].sources) == 3
+            assert len(EarlierReleases().find(server, job)[0].sources) == 3
+
+    def test_an_entry_that_a_snapshot_comes_to_later_is_counted_once(self, server: Database) -> None:
+        """Its number is that of a transaction of another server, which this one has not reached yet."""
+        releases = emptied(server)
+        insert(server, entry(0, (0, 0, 0, "me", None, False)))
+        with server.write() as session:
+            now = session.scalar(sa.text("SELECT pg_current_xact_id()::text::bigint"))
+            assert now is not None
+            session.execute(sa.update(Release).values(written_in=now + 3))
+        job = Job(owner="me", project=None, row_count=10, source_digest="sha256t:another")
+        for number in range(1, 8):
+            sent, _ = releases.find(server, job)
+            assert sorted(each.releases for each, _, _ in opened(sent)) == [1] * number
+            insert(server, entry(number, (number, 0, 0, "me", None, False)))
+
+    def test_the_text_of_a_snapshot_is_that_of_the_server(self, server: Database) -> None:
+        with server.write() as older, server.write() as newer:
+            for session in (older, newer):
+                session.execute(sa.text("SELECT pg_current_xact_id()"))
+            with server.write() as session:
+                session.execute(sa.text("SELECT pg_current_xact_id()"))
+            with server.read() as session:
+                text = session.scalar(sa.text("SELECT pg_current_snapshot()::text"))
+        assert text is not None
+        assert text.count(",") == 1
+        assert str(ledger.Snapshot.parse(text)) == text
+        assert str(ledger.Snapshot.parse("7:7:")) == "7:7:"
 
 
 def test_sketches_of_the_tests_are_sketches() -> None:

@@ -26,8 +26,12 @@ class _ServerView(View):
         self.snapshot = snapshot
         """Newest snapshot that entries were read in."""
 
+    def can_follow(self, news: News) -> bool:
+        """Whether a query has read all that is new, from the server that the part was read from."""
+        return news.snapshot.server == self.snapshot.server and len(news.entries) <= MOST_NEWS
+
     def update(self, news: News, job: Job) -> None:
-        """Add what a query has read. Other threads may have added some of it, and more."""
+        """Add what a query has read, which the part can follow. Other threads may have added more."""
         added = [row for row in news.entries if not self.snapshot.sees(row.written_in)]
         if added:
             self.add(added, job)
@@ -64,7 +68,7 @@ class ServerLedger:
             view = self._views.of(job)
         if view is not None:
             news = ledger.look_at_news(database, job, view.snapshot)
-            if len(news.entries) <= MOST_NEWS:
+            if view.can_follow(news):
                 with self._lock:
                     view.update(news, job)
                     found = _in_memory(view, job, news)
@@ -79,7 +83,7 @@ class ServerLedger:
             view = self._views.of(job)
         news = ledger.news(session, job, None if view is None else view.snapshot)
         with self._lock:
-            if view is None or len(news.entries) > MOST_NEWS:
+            if view is None or not view.can_follow(news):
                 view = self._views.begin(job, _ServerView(news.snapshot))
             else:
                 view.update(news, job)

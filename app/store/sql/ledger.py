@@ -38,6 +38,8 @@ MOST_NEWS = 1000
 class Snapshot(NamedTuple):
     """Transactions of PostgreSQL that a query sees: ``pg_current_snapshot``."""
 
+    server: str
+    """Start of the server. After another start it may be a copy of the database, with other transactions."""
     oldest: int
     """Number of the oldest transaction that was open; all before it had ended."""
     next: int
@@ -46,10 +48,10 @@ class Snapshot(NamedTuple):
     """Numbers between them of transactions that were open."""
 
     @classmethod
-    def parse(cls, text: str) -> "Snapshot":
+    def parse(cls, text: str, server: str) -> "Snapshot":
         """Read a snapshot from the text that the server writes."""
         oldest, following, numbers = text.split(":")
-        return cls(int(oldest), int(following), frozenset(map(int, filter(None, numbers.split(",")))))
+        return cls(server, int(oldest), int(following), frozenset(map(int, filter(None, numbers.split(",")))))
 
     def __str__(self) -> str:
         """Write the text that the server reads."""
@@ -60,7 +62,7 @@ class Snapshot(NamedTuple):
         return transaction < self.next and transaction not in self.open
 
     def newer_than(self, other: "Snapshot") -> bool:
-        """Whether more transactions had ended. A server takes one snapshot after the other."""
+        """Whether more transactions of the same server had ended. It takes one snapshot after the other."""
         return (self.next, -len(self.open)) > (other.next, -len(other.open))
 
 
@@ -141,7 +143,7 @@ def _of_news(job: Job, seen: Snapshot | None) -> dict[str, Any]:
 
 def _as_news(rows: Sequence[sa.Row[Any]]) -> News:
     entries = [row for row in rows if row.id is not None]  # one row has none if there are none
-    return News(Snapshot.parse(rows[0].snapshot), rows[0].source_family, entries)
+    return News(Snapshot.parse(rows[0].snapshot, rows[0].server), rows[0].source_family, entries)
 
 
 def family_id_of_source(session: Session, job: Job) -> str | None:
@@ -238,6 +240,7 @@ def _news(in_project: bool) -> sa.Select[Any]:
         .subquery("new")
     )
     found = sa.select(
+        sa.cast(sa.func.pg_postmaster_start_time(), sa.Text).label("server"),
         sa.cast(current, sa.Text).label("snapshot"),
         _newest_by_digest(in_project).scalar_subquery().label("source_family"),
     ).subquery("found")

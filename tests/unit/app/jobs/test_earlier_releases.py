@@ -27,7 +27,7 @@ from app.worker.digest_sets import packed_digest
 from app.worker.tasks import EarlierSource, EarlierSources
 from providers.tables.digest import form_of
 from providers.tables.sketches import TableSketch, packed
-from tests.postgres import Postgres
+from tests.postgres import Postgres, running_postgres
 from tests.unit.app.jobs.sketching import document
 
 ROWS = (12, 500, 12)
@@ -462,6 +462,21 @@ class TestOnAServer:
             assert sorted(each.releases for each, _, _ in opened(sent)) == [1] * number
             insert(server, entry(number, (number, 0, 0, "me", None, False)))
 
+    def test_another_server_is_read_from_the_start(self, server: Database) -> None:
+        """A copy that takes the place of the server has transactions with the numbers of earlier ones."""
+        releases = emptied(server)
+        job = Job(owner="me", project=None, row_count=10, source_digest="sha256t:another")
+        for number in range(100):
+            insert(server, entry(number, (number, 0, 0, "me", None, False)))
+        assert len(releases.find(server, job)[0].sources) == 100
+        with running_postgres() as process:
+            other = Database(Settings(database_url=process.empty_database()))
+            LEDGER.create(other.engine)
+            insert(other, entry(100, (100, 0, 0, "me", None, False)))
+            sent, _ = releases.find(other, job)
+            assert [each.family for each, _, _ in opened(sent)] == ["family 100"]
+            other.close()
+
     def test_the_text_of_a_snapshot_is_that_of_the_server(self, server: Database) -> None:
         with server.write() as older, server.write() as newer:
             for session in (older, newer):
@@ -472,8 +487,8 @@ class TestOnAServer:
                 text = session.scalar(sa.text("SELECT pg_current_snapshot()::text"))
         assert text is not None
         assert text.count(",") == 1
-        assert str(ledger.Snapshot.parse(text)) == text
-        assert str(ledger.Snapshot.parse("7:7:")) == "7:7:"
+        assert str(ledger.Snapshot.parse(text, "")) == text
+        assert str(ledger.Snapshot.parse("7:7:", "")) == "7:7:"
 
 
 def test_sketches_of_the_tests_are_sketches() -> None:

@@ -353,7 +353,7 @@ class JobService:
         return await self._stores.database.looking(self._transactions.look, self._caller, job_id)
 
     async def _has_ended(self, job_id: str) -> bool:
-        return State((await self._look(job_id)).state).ended
+        return await self._stores.database.looking(self._transactions.has_ended, self._caller, job_id)
 
     async def progress(self, job: Job) -> Progress:
         """Return the job's progress; a fraction of 0 without a stage if it is unknown."""

@@ -48,6 +48,13 @@ class JobTransactions:
             raise NotFound(f"there is no job '{job_id}'")
         return job
 
+    def has_ended(self, caller: Caller, job_id: str) -> bool:
+        """Whether the job has ended. Raises NotFound."""
+        job = jobs.look_at_end(self._stores.database, job_id, caller)
+        if job is None:
+            raise NotFound(f"there is no job '{job_id}'")
+        return job.finished_at is not None
+
     def deliveries(self, job_ids: Collection[str]) -> Sequence[webhook_outbox.DeliveryRow]:
         """Return the state of the messages about these jobs, which the caller may see."""
         with self._stores.database.read() as session:

@@ -58,6 +58,7 @@ class NumberedLedger:
         elif newest > view.mark:
             view.add(ledger.added_after(session, job, view.mark), job)
             view.mark = newest
+            self._views.forget()
         return view, newest == view.mark
 
     def _families(

@@ -72,6 +72,7 @@ class ServerLedger:
                 with self._lock:
                     view.update(news, job)
                     found = _in_memory(view, job, news)
+                    self._views.forget()
                 if found is not None:
                     return found
         with database.read() as session:

@@ -28,14 +28,18 @@ class Newest:
             name: {row.id: row.family for row in reversed(list(rows))} for name, rows in by.items()
         }
         """Id -> family, oldest first."""
+        self._last = max((each for found in self._by.values() for each in found), default="")
+        """Largest id."""
 
-    def add(self, row: Any, job: Job) -> None:
-        """Add the newest entry, if it is of the job's owner or project."""
+    def add(self, row: Any, job: Job) -> bool:
+        """Add the newest entry, if it is of the job's owner or project; return whether its id is largest."""
         for name, found in self._by.items():
             if getattr(row, name) == getattr(job, name):
                 found[row.id] = row.family
                 if len(found) > ledger.MOST_CANDIDATES:
                     del found[next(iter(found))]
+        last, self._last = self._last, max(self._last, row.id)
+        return bool(row.id > last)
 
     def families(self) -> set[str]:
         """Return the families of the newest of all these entries."""
@@ -88,21 +92,22 @@ class View:
     def add(self, rows: Sequence[Any], job: Job) -> None:
         """Add entries that were committed since the last ones, to all that was read."""
         by_family: dict[str, list[Any]] = {}
-        for row in rows:
+        for row in sorted(rows, key=lambda row: row.id):
             by_family.setdefault(row.family, []).append(row)
+            near = [each for count, each in self._newest.items() if ledger.is_near(count, row.row_count)]
+            last = [each.add(row, job) for each in near]
+            # The first release of a family: each other has recognised it, and is committed later. One that is
+            # read again, from a restored copy, has no largest id.
+            if near and all(last) and row.job_id == row.family:
+                self.families[row.family] = KnownFamily(row.family)
         for name, added in by_family.items():
             known = self.families.get(name)
             if known is None:
                 continue
-            added.sort(key=lambda row: row.id)
             if added[0].id > known.newest:
                 known.add(added)
             else:  # entries of two transactions at once need not be committed in the order of their ids
                 del self.families[name]
-        for count, newest in self._newest.items():
-            for row in rows:
-                if ledger.is_near(count, row.row_count):
-                    newest.add(row, job)
 
 
 _V = TypeVar("_V", bound=View)
@@ -131,11 +136,12 @@ class Views(Generic[_V]):
         return view
 
     def keep_families(self, view: _V, read: dict[str, KnownFamily]) -> None:
-        """Keep families of a part.
-
-        Surplus ones are forgotten: those used longest ago, of the owner who asked longest ago first.
-        """
+        """Keep families of a part."""
         view.families.update(read)
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget surplus families: those used longest ago, of the owner who asked longest ago first."""
         surplus = sum(len(each.families) for each in self.kept.values()) - MOST_FAMILIES
         while surplus > 0:
             scope, oldest = next(iter(self.kept.items()))

@@ -197,10 +197,26 @@ def find(session: Session, job_id: str, *deferred: str, caller: Caller = THE_SER
 
 
 _LOOKED_AT = tuple(column.expression for column in sa.inspect(Job).column_attrs if not column.deferred)
-_LOOK = sa.select(*_LOOKED_AT).where(_JOBS.c.id == sa.bindparam("job_id"))
-_OWN = _JOBS.c.owner == sa.bindparam("owner")
-_LOOK_OWN = _LOOK.where(_OWN)
-_LOOK_IN_PROJECT = _LOOK.where(sa.or_(_OWN, _JOBS.c.project == sa.bindparam("project")))
+
+
+class _Looks(NamedTuple):
+    """Query of a job's columns by callers who see all jobs, their own, and those of their project."""
+
+    of_all: sa.Select[Any]
+    own: sa.Select[Any]
+    in_project: sa.Select[Any]
+
+
+def _looks(*columns: Any) -> _Looks:
+    query = sa.select(*columns).where(_JOBS.c.id == sa.bindparam("job_id"))
+    own = _JOBS.c.owner == sa.bindparam("owner")
+    in_project = sa.or_(own, _JOBS.c.project == sa.bindparam("project"))
+    return _Looks(query, query.where(own), query.where(in_project))
+
+
+_LOOK_AT_ALL = _looks(*_LOOKED_AT)
+
+_LOOK_AT_END = _looks(_JOBS.c.finished_at)
 
 
 def look(database: Database, job_id: str, caller: Caller) -> JobRow | None:
@@ -208,14 +224,23 @@ def look(database: Database, job_id: str, caller: Caller) -> JobRow | None:
 
     It needs neither a transaction (see `Database.look`) nor an object, which takes longer than the query.
     """
+    return _looked(database, _LOOK_AT_ALL, job_id, caller)
+
+
+def look_at_end(database: Database, job_id: str, caller: Caller) -> JobRow | None:
+    """Return only ``finished_at`` of the job; None if none is visible to the caller."""
+    return _looked(database, _LOOK_AT_END, job_id, caller)
+
+
+def _looked(database: Database, looks: _Looks, job_id: str, caller: Caller) -> JobRow | None:
     if "\0" in job_id:
         return None
     if caller.sees_all:
-        return database.look(_LOOK, {"job_id": job_id})
+        return database.look(looks.of_all, {"job_id": job_id})
     given = {"job_id": job_id, "owner": caller.owner}
     if caller.project is None:
-        return database.look(_LOOK_OWN, given)
-    return database.look(_LOOK_IN_PROJECT, {**given, "project": caller.project})
+        return database.look(looks.own, given)
+    return database.look(looks.in_project, {**given, "project": caller.project})
 
 
 def newest(

@@ -288,6 +288,7 @@ def _newest() -> sa.Select[Any]:
 
 _OF_MEMBERS = (
     _RELEASES.c.id,
+    _RELEASES.c.job_id,
     _RELEASES.c.family,
     _RELEASES.c.source_digest,
     _RELEASES.c.destination_digest,

@@ -196,6 +196,7 @@ def test_a_worker_is_sent_what_the_database_has(
     """
     releases, added = emptied(database), 0
     committed: list[Release] = []
+    begun: set[str] = set()
     open_sessions: list[tuple[int, Release, ExitStack]] = []
     with pytest.MonkeyPatch.context() as patch, ExitStack() as rest:
         patch.setattr("app.jobs.releases.numbered_ledger._MOST_BEHIND", behind)
@@ -208,6 +209,9 @@ def test_a_worker_is_sent_what_the_database_has(
                     ledger.insert(opened_now.enter_context(database.write()), made)
                     open_sessions.append((number + each[-1], made, opened_now))
                 else:
+                    if made.family not in begun:  # the job of the first release names the family
+                        made.job_id = made.family
+                        begun.add(made.family)
                     insert(database, made)
                     committed.append(made)
                 added += 1
@@ -257,10 +261,14 @@ def test_the_newest_entries_in_memory_are_those_of_the_database(
     sizes, owners = (10, 12, 40, 500), ("me", "colleague", "stranger")
     entries: list[Release] = []
     waiting: list[Release] = []
+    begun: set[int] = set()
     for number in range(1500):
         family, size, owner = chance.integers((400, len(sizes), len(owners))).tolist()
         waiting.append(entry(number, (family, 0, number % 3, owners[owner], None, False)))
         waiting[-1].row_count = sizes[size]
+        if family not in begun:
+            waiting[-1].job_id = waiting[-1].family
+            begun.add(family)
         if number % 150 > 3:
             continue
         entries += waiting
@@ -406,6 +414,21 @@ class TestOnAServer:
         sent, sketch = releases.find(server, known)
         assert (len(sent.sources), sent.source(0).releases, sketch is None) == (1, 3, False)
 
+    def test_the_first_release_of_a_family_is_read_once(
+        self, server: Database, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A pipeline that sends new tables begins a family with each call."""
+        releases = emptied(server)
+        job = Job(owner="me", project=None, row_count=10, source_digest="sha256t:another")
+        assert releases.find(server, job)[0].sources == ()
+        monkeypatch.setattr(server, "read", None)
+        for number in range(5):
+            first = entry(number, (number, 0, 0, "me", None, False))
+            first.job_id = first.family
+            insert(server, first)
+            sent, _ = releases.find(server, job)
+            assert [each.releases for each, _, _ in opened(sent)] == [1] * (number + 1)
+
     def test_what_an_older_snapshot_reads_is_not_kept(self, server: Database) -> None:
         """It would lack the entries that were added since, and nobody would read them."""
         releases = emptied(server)
@@ -448,19 +471,27 @@ class TestOnAServer:
             assert len(releases.find(server, job)[0].sources) == 3
             assert len(EarlierReleases().find(server, job)[0].sources) == 3
 
-    def test_an_entry_that_a_snapshot_comes_to_later_is_counted_once(self, server: Database) -> None:
+    @pytest.mark.parametrize("kept", [True, False], ids=["kept in memory", "forgotten"])
+    def test_an_entry_that_a_snapshot_comes_to_later_is_counted_once(
+        self, server: Database, monkeypatch: pytest.MonkeyPatch, kept: bool
+    ) -> None:
         """Its number is that of a transaction of another server, which this one has not reached yet."""
+        if not kept:
+            monkeypatch.setattr("app.jobs.releases.views.MOST_FAMILIES", 0)
         releases = emptied(server)
-        insert(server, entry(0, (0, 0, 0, "me", None, False)))
+        first, second = (entry(number, (0, 0, number, "me", None, False)) for number in (0, 1))
+        first.job_id = first.family
+        insert(server, first)
         with server.write() as session:
             now = session.scalar(sa.text("SELECT pg_current_xact_id()::text::bigint"))
             assert now is not None
-            session.execute(sa.update(Release).values(written_in=now + 3))
+            session.execute(sa.update(Release).values(written_in=now + 4))
+        insert(server, second)
         job = Job(owner="me", project=None, row_count=10, source_digest="sha256t:another")
-        for number in range(1, 8):
+        for number in range(8):
             sent, _ = releases.find(server, job)
-            assert sorted(each.releases for each, _, _ in opened(sent)) == [1] * number
-            insert(server, entry(number, (number, 0, 0, "me", None, False)))
+            assert sorted(each.releases for each, _, _ in opened(sent)) == [1] * number + [2]
+            insert(server, entry(number + 2, (number + 1, 0, 0, "me", None, False)))
 
     def test_another_server_is_read_from_the_start(self, server: Database) -> None:
         """A copy that takes the place of the server has transactions with the numbers of earlier ones."""

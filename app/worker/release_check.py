@@ -278,7 +278,7 @@ def _message(
 def _risk_message(match: str | None, earlier: EarlierSource, risk: dict[str, Any]) -> str:
     count = earlier.releases
     times = "once" if count == 1 else f"{count} times"
-    how = "" if match == "digest" else " (recognised by most of its fields)"
+    how = "" if match == "digest" else " (recognised by its rows, or by most of its fields)"
     begin = f"this source{how} was released {times} before, last at {earlier.last_released_at}"
     if "not_measured" in risk:
         return f"{begin}; the risk of all releases together was not measured: {risk['not_measured']}"

@@ -39,7 +39,7 @@ class Snapshot(NamedTuple):
     """Transactions of PostgreSQL that a query sees: ``pg_current_snapshot``."""
 
     server: str
-    """Start of the server. After another start it may be a copy of the database, with other transactions."""
+    """Start of the server, and id of its table. Others may be a copy, with transactions of its own."""
     oldest: int
     """Number of the oldest transaction that was open; all before it had ended."""
     next: int
@@ -226,6 +226,7 @@ def _newest_by_digest(in_project: bool) -> sa.Select[Any]:
 @cache
 def _news(in_project: bool) -> sa.Select[Any]:
     columns, current = _RELEASES.c, sa.func.pg_current_snapshot()
+    table = sa.cast(sa.cast(sa.func.to_regclass(_RELEASES.name), _ServerType("oid")), sa.Text)
     seen = sa.cast(sa.bindparam("seen", type_=sa.Text), _ServerType("pg_snapshot"))
     transaction = sa.cast(sa.cast(columns.written_in, sa.Text), _ServerType("xid8"))
     new = (
@@ -240,7 +241,7 @@ def _news(in_project: bool) -> sa.Select[Any]:
         .subquery("new")
     )
     found = sa.select(
-        sa.cast(sa.func.pg_postmaster_start_time(), sa.Text).label("server"),
+        (sa.cast(sa.func.pg_postmaster_start_time(), sa.Text) + sa.literal(" ") + table).label("server"),
         sa.cast(current, sa.Text).label("snapshot"),
         _newest_by_digest(in_project).scalar_subquery().label("source_family"),
     ).subquery("found")

@@ -508,6 +508,21 @@ class TestOnAServer:
             assert [each.family for each, _, _ in opened(sent)] == ["family 100"]
             other.close()
 
+    def test_a_table_that_was_restored_is_read_from_the_start(self, server: Database) -> None:
+        releases = emptied(server)
+        job = Job(owner="me", project=None, row_count=10, source_digest="sha256t:another")
+        insert(server, entry(0, (0, 0, 0, "me", None, False)))
+        assert len(releases.find(server, job)[0].sources) == 1
+        LEDGER.drop(server.engine)
+        LEDGER.create(server.engine)
+        for number in (1, 2):
+            restored = entry(number, (number, 0, 0, "me", None, False))
+            with server.write() as session:
+                ledger.insert(session, restored)
+                session.execute(sa.update(Release).where(Release.id == restored.id).values(written_in=number))
+        sent, _ = releases.find(server, job)
+        assert {each.family for each, _, _ in opened(sent)} == {"family 1", "family 2"}
+
     def test_the_text_of_a_snapshot_is_that_of_the_server(self, server: Database) -> None:
         with server.write() as older, server.write() as newer:
             for session in (older, newer):

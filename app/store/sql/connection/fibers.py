@@ -17,8 +17,12 @@ class Fiber(greenlet.greenlet):  # type: ignore[misc]
     def wait(self, future: "asyncio.Future[T]") -> T:
         """Leave the event loop to others until the future is done; return its result or raise its error."""
         future.add_done_callback(lambda _: self.switch())
-        self.parent.switch()
+        self.leave()
         return future.result()
+
+    def leave(self) -> Any:
+        """Leave the event loop to others until it calls `switch`; return the value that it gives."""
+        return self.parent.switch()
 
 
 def current_fiber() -> Fiber | None:

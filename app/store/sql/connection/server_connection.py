@@ -179,18 +179,12 @@ class Statements:
 def _ready(fiber: Fiber, socket: int, wanted: Any) -> Any:
     """Wait until a socket can be read or written, as wanted; return which of the two."""
     loop = asyncio.get_running_loop()
-    ready: asyncio.Future[Any] = loop.create_future()
-
-    def settle(state: Any) -> None:
-        if not ready.done():
-            ready.set_result(state)
-
     if wanted & Wait.R:
-        loop.add_reader(socket, settle, Ready.R)
+        loop.add_reader(socket, fiber.switch, Ready.R)
     if wanted & Wait.W:
-        loop.add_writer(socket, settle, Ready.W)
+        loop.add_writer(socket, fiber.switch, Ready.W)
     try:
-        return fiber.wait(ready)
+        return fiber.leave()
     finally:
         if wanted & Wait.R:
             loop.remove_reader(socket)

@@ -37,6 +37,7 @@ VALUES: dict[str, Any] = {
     "reason": "",
     "epsilon": None,
     "sketch": {},
+    "written_in": 7,
 }
 
 
@@ -70,7 +71,7 @@ def test_a_row_is_that_of_sqlalchemy(database: Database) -> None:
 
 @pytest.mark.parametrize("database", ["postgresql"], indirect=True)
 def test_a_server_does_not_plan_the_statements_of_each_snapshot_again(database: Database) -> None:
-    """Its driver prepares what a connection has run five times, and forgets that at a rollback."""
+    """A connection prepares a statement once, whatever ends its transactions."""
     query = sa.select(LEDGER.c.id).where(LEDGER.c.owner == sa.bindparam("owner"))
     for _ in range(8):
         with database.read() as session:

@@ -30,11 +30,23 @@ class _ServerView(View):
         """Whether a query has read all that is new, from the server that the part was read from."""
         return news.snapshot.server == self.snapshot.server and len(news.entries) <= MOST_NEWS
 
+    def compared(self, names: Iterable[str], news: News, job: Job) -> dict[str, KnownFamily | None]:
+        """Return the families by name; None for each that was not read.
+
+        One with the digest of the source, but without its sketch, lacks an entry that was restored just now.
+        """
+        found = {name: self.used(name) for name in names}
+        if news.family is not None:
+            known = found[news.family]
+            if known is not None and job.source_digest not in known.sketches:
+                found[news.family] = None
+        return found
+
     def update(self, news: News, job: Job) -> None:
         """Add what a query has read, which the part can follow. Other threads may have added more."""
         added = [row for row in news.entries if not self.snapshot.sees(row.written_in)]
         if added:
-            self.add(added, job)
+            self.add(sorted(added, key=lambda row: row.id), job)
         if news.snapshot.newer_than(self.snapshot):
             self.snapshot = news.snapshot
 
@@ -93,19 +105,18 @@ class ServerLedger:
         if news.family is None and newest is None:
             newest = read_now = read_newest(session, job)
         with self._lock:
-            names = _names(news, newest)
-            found = {name: view.used(name) for name in names}
+            found = view.compared(_names(news, newest), news, job)
         unknown = {name: KnownFamily(name) for name, known in found.items() if known is None}
         read_families(session, job, unknown)
         with self._lock:
-            # Another thread may have added entries that this transaction does not see.
+            # What this transaction reads lacks entries if another thread has seen more.
             if news.snapshot == view.snapshot:
                 if read_now is not None:
                     view.keep_newest(job, read_now)
                 self._views.keep_families(view, unknown)
-        return Found(
-            news.family is not None, _newest_first(known or unknown[name] for name, known in found.items())
-        )
+        families = [known or unknown[name] for name, known in found.items()]
+        # Another thread may have added a family that this transaction does not see.
+        return Found(news.family is not None, _newest_first(each for each in families if each.count))
 
 
 def _in_memory(view: _ServerView, job: Job, news: News) -> Found | None:
@@ -113,8 +124,8 @@ def _in_memory(view: _ServerView, job: Job, news: News) -> Found | None:
     newest = view.newest(job) if news.family is None else None
     if news.family is None and newest is None:
         return None
-    found = [view.used(name) for name in _names(news, newest)]
-    families = [known for known in found if known is not None]
+    found = view.compared(_names(news, newest), news, job)
+    families = [known for known in found.values() if known is not None]
     return Found(news.family is not None, _newest_first(families)) if len(families) == len(found) else None
 
 

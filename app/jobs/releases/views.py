@@ -90,9 +90,9 @@ class View:
         return self.families.get(name)
 
     def add(self, rows: Sequence[Any], job: Job) -> None:
-        """Add entries that were committed since the last ones, to all that was read."""
+        """Add entries that were committed since the last ones, oldest first, to all that was read."""
         by_family: dict[str, list[Any]] = {}
-        for row in sorted(rows, key=lambda row: row.id):
+        for row in rows:
             by_family.setdefault(row.family, []).append(row)
             near = [each for count, each in self._newest.items() if ledger.is_near(count, row.row_count)]
             last = [each.add(row, job) for each in near]
@@ -104,6 +104,7 @@ class View:
             known = self.families.get(name)
             if known is None:
                 continue
+            added.sort(key=lambda row: row.id)
             if added[0].id > known.newest:
                 known.add(added)
             else:  # entries of two transactions at once need not be committed in the order of their ids

@@ -523,6 +523,20 @@ class TestOnAServer:
         sent, _ = releases.find(server, job)
         assert {each.family for each, _, _ in opened(sent)} == {"family 1", "family 2"}
 
+    def test_an_entry_that_was_restored_into_a_family_in_memory_is_recognised_by_its_digest(
+        self, server: Database
+    ) -> None:
+        releases = emptied(server)
+        insert(server, entry(0, (0, 0, 0, "me", None, False)))
+        releases.find(server, Job(owner="me", project=None, row_count=10, source_digest=digest_of(0, 0)))
+        insert(server, restored := entry(1, (0, 1, 0, "me", None, False)))
+        with server.write() as session:
+            session.execute(sa.update(Release).where(Release.id == restored.id).values(written_in=1))
+        for _ in range(2):
+            job = Job(owner="me", project=None, row_count=500, source_digest=digest_of(0, 1))
+            sent, sketch = releases.find(server, job)
+            assert (len(sent.sources), sketch) == (1, restored.sketch)
+
     def test_the_text_of_a_snapshot_is_that_of_the_server(self, server: Database) -> None:
         with server.write() as older, server.write() as newer:
             for session in (older, newer):

@@ -119,7 +119,7 @@ class Views(Generic[_V]):
 
     def __init__(self) -> None:
         self.kept: OrderedDict[tuple[str, str | None], _V] = OrderedDict()
-        """By owner and project, those used last at the end."""
+        """Parts by owner and project, those used last at the end."""
 
     def of(self, job: Job) -> _V | None:
         """Return the part that the job's owner sees; None if there is none."""

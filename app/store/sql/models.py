@@ -289,7 +289,7 @@ class Release(Base):
         Index(None, "owner"),
         Index(None, "project"),
         Index(None, "row_count"),
-        Index(None, "written_in", sqlite_where=text(_WRITTEN), postgresql_where=text(_WRITTEN)),
+        Index(None, "written_in", sqlite_where=text(_WRITTEN)),
     )
 
     id: Mapped[str] = mapped_column(String(36), primary_key=True)

@@ -2,7 +2,7 @@
 
 SQLAlchemy takes four times as long as SQLite for a statement on one row. Here a statement is compiled once,
 with the functions that make the driver's values of Python's and Python's of the driver's. Statements for
-PostgreSQL have numbered parameters, as `ServerConnection.run` needs them.
+PostgreSQL have numbered parameters, as `Statements.run` of its connections needs them.
 """
 
 from collections import namedtuple

@@ -395,7 +395,7 @@ def test_owners_who_asked_longest_ago_are_forgotten(
 
 
 class TestOnAServer:
-    """What is asked of PostgreSQL, and what is kept."""
+    """PostgreSQL is asked for what is new; what it answers is kept if nothing is missing."""
 
     def test_one_query_shows_that_memory_has_everything(
         self, server: Database, monkeypatch: pytest.MonkeyPatch
@@ -456,7 +456,7 @@ class TestOnAServer:
         assert len(releases.find(server, job)[0].sources) == 6
 
     def test_entries_with_numbers_of_another_server_are_read(self, server: Database) -> None:
-        """Those of versions that had no number, too."""
+        """Entries of versions that had no number, too."""
         releases = emptied(server)
         job = Job(owner="me", project=None, row_count=10, source_digest="sha256t:another")
         for number, written_in in enumerate((None, 1, 2**40)):

@@ -27,7 +27,7 @@ from app.store.sql.connection.fibers import Fiber, current_fiber
 T = TypeVar("T")
 
 _MOST_PREPARED = 300
-"""Prepared statements of a connection, after which all are prepared again. One that serves calls has about 20:
+"""Prepared statements of a connection, after which all are prepared again. One that serves calls has some 20;
 a statement has one for each combination of the sizes of its integers."""
 
 

@@ -1,6 +1,6 @@
 """Earlier releases that a new job's source is compared with, kept in memory between jobs.
 
-No release is missed: the database says in each transaction whether some were added. A source that was
+No release is missed: the database shows in each query what was added. A source that was
 released before under the same digest needs no comparison: its family alone is sent to the worker, with the
 sketch that the ledger has of it.
 """

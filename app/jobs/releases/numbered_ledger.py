@@ -7,7 +7,7 @@ read. Entries never change.
 from collections.abc import Iterable
 
 from app.jobs.releases.known_family import KnownFamily
-from app.jobs.releases.views import View, Views, read_families, read_newest
+from app.jobs.releases.views import View, Views, newest_first, read_families, read_newest
 from app.store.sql import ledger
 from app.store.sql.db import Transaction
 from app.store.sql.models import Job
@@ -42,8 +42,7 @@ class NumberedLedger:
             newest = read_newest(session, job)
             if whole:
                 view.keep_newest(job, newest)
-        found = self._families(session, job, view, newest.families(), whole)
-        return sorted(found, key=lambda family: family.newest, reverse=True)
+        return newest_first(self._families(session, job, view, newest.families(), whole))
 
     def _view(self, session: Transaction, job: Job) -> tuple[_NumberedView, bool]:
         """Return what the job's owner sees, with all that this transaction sees.

@@ -13,7 +13,7 @@ from threading import Lock
 from typing import NamedTuple
 
 from app.jobs.releases.known_family import KnownFamily
-from app.jobs.releases.views import Newest, View, Views, read_families, read_newest
+from app.jobs.releases.views import Newest, View, Views, newest_first, read_families, read_newest
 from app.store.sql import ledger
 from app.store.sql.db import Database, Transaction
 from app.store.sql.ledger import MOST_NEWS, News, Snapshot
@@ -116,7 +116,7 @@ class ServerLedger:
                 self._views.keep_families(view, unknown)
         families = [known or unknown[name] for name, known in found.items()]
         # Another thread may have added a family that this transaction does not see.
-        return Found(news.family is not None, _newest_first(each for each in families if each.count))
+        return Found(news.family is not None, newest_first(each for each in families if each.count))
 
 
 def _in_memory(view: _ServerView, job: Job, news: News) -> Found | None:
@@ -126,7 +126,7 @@ def _in_memory(view: _ServerView, job: Job, news: News) -> Found | None:
         return None
     found = view.compared(_names(news, newest), news, job)
     families = [known for known in found.values() if known is not None]
-    return Found(news.family is not None, _newest_first(families)) if len(families) == len(found) else None
+    return Found(news.family is not None, newest_first(families)) if len(families) == len(found) else None
 
 
 def _names(news: News, newest: Newest | None) -> set[str]:
@@ -135,7 +135,3 @@ def _names(news: News, newest: Newest | None) -> set[str]:
         return {news.family}
     assert newest is not None
     return newest.families()
-
-
-def _newest_first(families: Iterable[KnownFamily]) -> list[KnownFamily]:
-    return sorted(families, key=lambda family: family.newest, reverse=True)

@@ -61,6 +61,11 @@ def read_families(session: Transaction, job: Job, unknown: dict[str, KnownFamily
         unknown[row.family].add([row])
 
 
+def newest_first(families: Iterable[KnownFamily]) -> list[KnownFamily]:
+    """Sort families by their newest releases."""
+    return sorted(families, key=lambda family: family.newest, reverse=True)
+
+
 class View:
     """Part of the ledger that an owner, as a member of a project, sees, as far as it was read."""
 

@@ -1,4 +1,4 @@
-"""All SQL about jobs and their blobs. Every function but `look` works within the caller's transaction."""
+"""All SQL about jobs and their blobs. Functions that take a session work within the caller's transaction."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime

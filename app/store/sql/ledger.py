@@ -1,4 +1,4 @@
-"""All SQL about the disclosure ledger. Every function works within the caller's transaction.
+"""All SQL about the disclosure ledger. Functions that take a session work within the caller's transaction.
 
 An entry outlives its job. Its digest is in the audit log, so that a changed or removed entry is noticed.
 """
@@ -24,15 +24,15 @@ from providers.tables.digest import DigestForm
 MOST_CANDIDATES = 200
 """Newest entries with about as many rows with which a source is compared."""
 
+MOST_NEWS = 1000
+"""Entries that `news` returns at most, and one more if there are more."""
+
 _RELEASES = cast(sa.Table, Release.__table__)
 
 _INSERT = sa.insert(_RELEASES)
 
 _COLUMNS = frozenset(_RELEASES.c.keys()) - {"written_in"}
-
-
-MOST_NEWS = 1000
-"""Entries that `news` returns at most, and one more if there are more."""
+"""Columns that the service sets, and of which an entry's digest is."""
 
 
 class Snapshot(NamedTuple):
@@ -184,9 +184,9 @@ def added_after(session: Session, job: Job, mark: int) -> Sequence[sa.Row[Any]]:
     return found
 
 
-def members(session: Session, job: Job, families: Collection[str], after: str = "") -> Sequence[sa.Row[Any]]:
-    """Return the visible entries of the families with an id above ``after``, oldest first."""
-    given = {**_scope(job), "after": after}
+def members(session: Session, job: Job, families: Collection[str]) -> Sequence[sa.Row[Any]]:
+    """Return the visible entries of the families, oldest first."""
+    given = _scope(job)
     if len(families) == 1:
         (family,) = families
         found, _ = execute(session, _members(job.project is not None, one=True), {**given, "family": family})
@@ -306,8 +306,7 @@ def _members(in_project: bool, one: bool) -> sa.Select[Any]:
     families: sa.ColumnElement[bool] = columns.family == sa.bindparam("family")
     if not one:
         families = columns.family.in_(sa.bindparam("families", expanding=True))
-    query = sa.select(*_OF_MEMBERS).where(_mine(in_project), families)
-    return query.where(columns.id > sa.bindparam("after")).order_by(columns.id)
+    return sa.select(*_OF_MEMBERS).where(_mine(in_project), families).order_by(columns.id)
 
 
 @cache

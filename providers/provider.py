@@ -73,7 +73,7 @@ class Run(Generic[P]):
     """Results of `Sharing.prepare` and `Sharing.complete`, for units and assembly of a divided run."""
 
     def piece_spools(self) -> list[Spool]:
-        """Return the spool of each piece; each piece has one."""
+        """Return the first spool of each piece; each piece has one."""
         assert self.prepared is not None  # noqa: S101 - the pieces are complete
         return [piece.spools[0] for piece in self.prepared.completed]
 

@@ -100,30 +100,32 @@ def block_ids(addresses, start, count, cuts, cells, words, ids, to):
     """
     ids[:, to : to + count] = 0
     for field in range(len(addresses)):
-        address, base, word = addresses[field], cells[field], ids[words[field]]
+        address, base = addresses[field], cells[field]
+        # A contiguous view, whose indices are never negative: otherwise LLVM would not vectorise the loop.
+        word = ids[words[field]][to : to + count]
         origin, width, first, last = cuts[field, 0], cuts[field, 1], cuts[field, 2], cuts[field, 3]
         for at in range(count):
             cell = min(np.floor((float_at(address, start + at) - origin) / width), last) - first
-            word[to + at] = word[to + at] * base + np.uint64(np.int64(cell))
+            word[at] = word[at] * base + np.uint64(np.int64(cell))
 
 
 @parallel
-def _write_ids(addresses, start, cuts, cells, words, ids):
-    """Write the ids of the rows from `start` on.
+def _write_ids(addresses, start, stop, cuts, cells, words, ids):
+    """Write the ids of the rows from `start` to `stop`.
 
     Parameters
     ----------
     addresses, cuts, cells, words
         See `block_ids`.
-    start : int
-        First row.
-    ids : ndarray of uint64, shape (words, rows)
+    start, stop : int
+        Range of rows.
+    ids : ndarray of uint64, shape (words, all rows)
         Written.
     """
-    rows = ids.shape[1]
-    for block in prange((rows + BLOCK_ROWS - 1) // BLOCK_ROWS):
-        count = min(BLOCK_ROWS, rows - block * BLOCK_ROWS)
-        block_ids(addresses, start + block * BLOCK_ROWS, count, cuts, cells, words, ids, block * BLOCK_ROWS)
+    for block in prange((stop - start + BLOCK_ROWS - 1) // BLOCK_ROWS):
+        row = start + block * BLOCK_ROWS
+        count = min(BLOCK_ROWS, stop - row)
+        block_ids(addresses, row, count, cuts, cells, words, ids, row)
 
 
 class CellIds:
@@ -179,7 +181,7 @@ def cell_ids(
     ids = np.empty((columns.word_count, columns.rows), np.uint64)
     for start, stop in row_blocks(columns.rows, len(columns.cells)):
         progress(start / columns.rows, "finding cells")
-        _write_ids(columns.addresses, start, columns.cuts, columns.cells, columns.words, ids[:, start:stop])
+        _write_ids(columns.addresses, start, stop, columns.cuts, columns.cells, columns.words, ids)
     return ids
 
 

@@ -76,6 +76,8 @@ class Numbers:
         Name of the column that holds row numbers.
     ranges : NumberRanges, optional
         Ranges, if they are known: then the source is not read here.
+    drawing : callable
+        Passes the tables with all rows on, if they are read here.
     """
 
     def __init__(
@@ -85,11 +87,12 @@ class Numbers:
         nulls: str,
         row: str,
         ranges: NumberRanges | None = None,
+        drawing: Drawing = iter,
     ) -> None:
         self.names = tuple(names)
         self._source = source
         self._row = row
-        self.ranges = self._find_ranges(nulls) if ranges is None else ranges
+        self.ranges = self._find_ranges(nulls, drawing) if ranges is None else ranges
         """Ranges of the fields, and the number of rows in which all of them are finite."""
         no_values = read_only(np.zeros(0))
         named = zip(self.names, self.ranges.lows, self.ranges.highs, strict=True)
@@ -101,15 +104,15 @@ class Numbers:
         )
         """Rows in which all fields are finite."""
 
-    def _find_ranges(self, nulls: str) -> NumberRanges:
+    def _find_ranges(self, nulls: str, drawing: Drawing) -> NumberRanges:
         """Read the source once; raise SourceError as the class says."""
         names = self.names
         lows, highs = np.full(len(names), np.inf), np.full(len(names), -np.inf)
         unusable = np.zeros(len(names), np.int64)
         count = 0
-        for batch in self._source.batches(self.names):
-            columns = self._columns(pa.Table.from_batches([batch]))
-            rows, extents = batch.num_rows, [extent(values) for values in columns]
+        for table in drawing(numbered(self._source, self.names, self._row)):
+            columns = self._columns(table)
+            rows, extents = table.num_rows, [extent(values) for values in columns]
             faults = [count for _, _, count in extents]
             if any(faults):  # values of rows that take no part do not count
                 present = _finite(columns)
@@ -230,22 +233,34 @@ class CellGrouping:
 
 
 @dataclass(frozen=True, slots=True)
+class CellCounts:
+    """Figures of the cells of a grid before singletons are merged."""
+
+    cells: int
+    """Number of cells that hold rows."""
+    singletons: int
+    """Number of cells of one row."""
+    merged: int
+    """Number of singletons that join another bin."""
+
+
+@dataclass(frozen=True, slots=True)
 class CellGrid:
-    """Grid of a table with its merged singletons: the data that each unit of a divided run needs."""
+    """Grid of a table with its merged singletons."""
 
     axes: tuple[Axis, ...]
     """Empty if no row has all numbers."""
     merge: bool
     """Whether singletons join the bin with the nearest mean."""
-    cells: tuple[int, int] | None
-    """Number of cells that hold rows, and of those with one row, before singletons are merged; None if
-    none are merged, so that the bins show both."""
-    merged: MergedSingletons | None
+    counts: CellCounts | None = None
+    """None if no singletons are merged, so that the bins show them, or before they are found."""
+    merged: MergedSingletons | None = None
+    """None if no singleton joins another bin, or before they are found."""
 
     @classmethod
     def of_numbers(
         cls, numbers: Numbers, axes: Sequence[Axis], merge: bool, run: SwapRun, resources: Resources,
-        progress: Progress, drawing: Drawing = iter,
+        progress: Progress,
     ) -> CellGrid:  # fmt: skip
         """Find the singletons of a grid and the bins that they join.
 
@@ -258,8 +273,6 @@ class CellGrid:
         run : SwapRun
         resources : Resources
         progress : Progress
-        drawing : callable
-            Passes the tables with the rows on, if they are read.
 
         Raises
         ------
@@ -267,13 +280,11 @@ class CellGrid:
             The cells are too many to merge singletons within the memory.
         """
         if not merge or not numbers.rows.count:
-            return cls(tuple(axes), merge, None, None)
-        grouping = CellGrouping(numbers, axes, run.row)
-        reading = sub_progress(progress, 0.0, 0.7)
-        tables = drawing(numbers.rows.read(numbers.names))
-        sums = _cell_sums(tables, numbers, axes, grouping, run.row, resources, reading)
+            return cls(tuple(axes), merge)
+        sums = _cell_sums(numbers, axes, run.row, resources, sub_progress(progress, 0.0, 0.7))
         merged = _merged(sums, sub_progress(progress, 0.7, 1.0))
-        return cls(tuple(axes), merge, (sums.count, sums.singletons), merged)
+        joining = 0 if merged is None else len(merged.rows)
+        return cls(tuple(axes), merge, CellCounts(sums.count, sums.singletons, joining), merged)
 
     def grouping(self, numbers: Numbers, row: str) -> CellGrouping:
         """Return the grouping of the table's rows by their bins."""
@@ -384,15 +395,16 @@ def finished_cells(
     report = run.finished(tally, None, sections)
     rows, bin_sizes = numbers.rows.count, tally.groups
     minimal_depth = min(bin_sizes) if bin_sizes else 0
-    degree, singletons = grid.cells or (bin_sizes.total(), bin_sizes[1])
-    merged = 0 if grid.merged is None else len(grid.merged.rows)
-    report.provider.update(partition_degree=degree, minimal_depth=minimal_depth, singletons=singletons)
+    counts = grid.counts or CellCounts(bin_sizes.total(), bin_sizes[1], 0)
+    report.provider.update(
+        partition_degree=counts.cells, minimal_depth=minimal_depth, singletons=counts.singletons
+    )
     if rows:
         publishable = depths_publishable(rows, len(numbers.fields))
         depths = minimal_depths(numbers.whole(), widest) if publishable else None
-        report.provider.update(grid_figures(merged, numbers.fields, grid.axes))
+        report.provider.update(grid_figures(counts.merged, numbers.fields, grid.axes))
         report.measures[P_PRIVACY_KEY] = privacy_of_mews(depths or (), minimal_depth)
-    if grid.merge and singletons and not merged:
+    if grid.merge and counts.singletons and not counts.merged:
         report.events.add(NOTHING_TO_MERGE_INTO)
     return report
 
@@ -403,23 +415,18 @@ def not_finite(column: pa.ChunkedArray) -> BoolArray:
 
 
 def _cell_sums(
-    tables: Iterator[pa.Table],
-    numbers: Numbers,
-    axes: Sequence[Axis],
-    grouping: CellGrouping,
-    row: str,
-    resources: Resources,
-    progress: Progress,
+    numbers: Numbers, axes: Sequence[Axis], row: str, resources: Resources, progress: Progress
 ) -> CellSums:
     """Sum up all cells that hold rows; raise SourceError if they are too many for the memory budget."""
     used, cuts = widths_of(axes)
     sums = new_cell_sums([axis.cells for axis in axes], cuts, resources.memory_bytes)
     done = 0
-    for table in tables:
+    for table in numbers.rows.read(numbers.names):
         if not table.num_rows:
             continue
-        columns = [field.values for field in numbers.of_batch(table)]
-        sums.add(grouping.ids(table), row_numbers(table, row), [columns[index] for index in used])
+        fields = numbers.of_batch(table)
+        columns = [fields[index].values for index in used]
+        sums.add(cell_ids(fields, axes), row_numbers(table, row), columns)
         done += table.num_rows
         progress(done / numbers.rows.count, "finding singletons")
     return sums.found()

@@ -64,10 +64,14 @@ def _scan(values, lows, highs, unusable):
 
 def extent(values: Float64Array) -> tuple[float, float, int]:
     """Return the smallest and largest finite value (inf and -inf if none is), and the number of others."""
+    if len(values):
+        low, high = float(values.min()), float(values.max())  # NaN if one is NaN
+        if -math.inf < low and high < math.inf:
+            return low + 0.0, high + 0.0, 0  # + 0.0: never -0.0
     chunks = get_num_threads() if len(values) > 65536 else 1
     lows, highs, unusable = np.empty(chunks), np.empty(chunks), np.empty(chunks, np.int64)
     _scan(values, lows, highs, unusable)
-    return float(lows.min()) + 0.0, float(highs.max()) + 0.0, int(unusable.sum())  # + 0.0: never -0.0
+    return float(lows.min()) + 0.0, float(highs.max()) + 0.0, int(unusable.sum())
 
 
 def numbers_of(column: pa.ChunkedArray) -> Float64Array:

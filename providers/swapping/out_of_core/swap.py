@@ -213,16 +213,19 @@ class SwapRun:
         common: Any = None,
         params: Any = None,
         piece_files: tuple[int, ...] = (),
+        pieces: int | None = None,
     ) -> Division:
         """Return the division into units, whose spools have parts for each move and row range.
 
-        ``piece_files``: as in `Division`; if there are some, there are as many pieces as units.
+        ``piece_files``, ``pieces``: as in `Division`. Default of ``pieces``: as many as units if there are
+        files, else none.
         """
         starts = Ranges.starts(self.source.rows, self.sizes.range_rows)
         moves = len(self.moves)
         dropped = moves * len(starts) if self._drops_rows else None
         parts = Ranges.parts(self.source.rows, self.sizes.range_rows, moves + self._drops_rows)
-        pieces = len(units) if piece_files else 0
+        if pieces is None:
+            pieces = len(units) if piece_files else 0
         return Division(units, parts, common, params, starts, dropped, pieces, piece_files)
 
     @property

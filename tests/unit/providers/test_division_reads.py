@@ -45,9 +45,10 @@ class CountedSource(TableSource):
             2,
         ),  # the sample, and the ranks of its cuts
         ("DDSWAP", {"control_field": "group", "block_size": 7}, 1, 0),
-        ("MEWS", {"bins": 4}, 3, 2),  # the ranges, and the cells with the sample
-        ("MEWS", {"bins": 4, "singletons": "keep"}, 3, 2),
+        ("MEWS", {"bins": 4}, 3, 1),  # the ranges with the sample; a piece finds singletons
+        ("MEWS", {"bins": 4, "singletons": "keep"}, 3, 1),
         ("MEWS", {"bins": 4}, 1, 2),
+        ("MEWS", {"swap_fields": ["a", "gaps"], "nulls": "keep", "bins": 4}, 3, 2),  # a sample without gaps
     ],
 )
 def test_a_division_reads_the_source_as_often_as_it_must(
@@ -55,6 +56,7 @@ def test_a_division_reads_the_source_as_often_as_it_must(
 ) -> None:
     random = np.random.default_rng(1)
     fields = {"a": random.normal(size=ROWS), "b": random.normal(size=ROWS), "group": np.arange(ROWS) % 90}
+    fields["gaps"] = np.where(fields["group"], fields["a"], np.nan)
     source = CountedSource(pa.table(fields))
     provider = PROVIDERS[service]
     given = {"swap_fields": ["a", "b"], **parameters}

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -148,10 +148,10 @@ class Workers:
         self._pools = [ProcessPoolExecutor(1, spawn, _prepare) for _ in range(number)]
 
     def _start(
-        self, function: Callable[[Any], Any], task: Any, number: int = 0
+        self, function: Callable[[Any], Any], task: Any, worker: int = 0
     ) -> Future[tuple[dict[str, Any], Figures]]:
-        """Start a task on the worker whose turn it is: the first one has all tasks that a job has once."""
-        return self._pools[number % self._number].submit(_measured, function, task)
+        """Start a task on a worker: the first one has all tasks that a job has once."""
+        return self._pools[worker].submit(_measured, function, task)
 
     def run(self, service: str, source: StoredSource, memory: int, units: int) -> Measured:
         """Run a job and delete its destination.
@@ -228,11 +228,36 @@ class Workers:
         tasks: Sequence[Any],
         steps: dict[str, list[Figures]],
     ) -> list[dict[str, Any]]:
-        """Run the tasks of a step side by side. Return their outcomes, and note their figures."""
-        waiting = [self._start(function, task, number) for number, task in enumerate(tasks)]
-        done = [each.result() for each in waiting]
-        steps[name] = [figures for _, figures in done]
-        return [outcome for outcome, _ in done]
+        """Run the tasks of a step side by side. Return their outcomes, and note their figures.
+
+        A worker takes the next task when it is free.
+        """
+        waiting: dict[Future[tuple[dict[str, Any], Figures]], tuple[int, int]] = {}
+        done: dict[int, tuple[dict[str, Any], Figures]] = {}
+        free = list(range(self._number))
+        for number, task in enumerate(tasks):
+            if not free:
+                free += self._wait(waiting, done)
+            worker = free.pop(0)
+            waiting[self._start(function, task, worker)] = worker, number
+        while waiting:
+            self._wait(waiting, done)
+        steps[name] = [done[number][1] for number in range(len(tasks))]
+        return [done[number][0] for number in range(len(tasks))]
+
+    @staticmethod
+    def _wait(
+        waiting: dict[Future[tuple[dict[str, Any], Figures]], tuple[int, int]],
+        done: dict[int, tuple[dict[str, Any], Figures]],
+    ) -> list[int]:
+        """Move the tasks that have ended from ``waiting`` to ``done``; return their workers."""
+        ended, _ = wait(waiting, return_when=FIRST_COMPLETED)
+        workers = []
+        for future in ended:
+            worker, number = waiting.pop(future)
+            done[number] = future.result()
+            workers.append(worker)
+        return workers
 
     def _task(self, service: str, source: StoredSource, memory: int, units: int) -> SwapTask:
         provider, params = PROVIDERS[service], checked(service, source.schema, source.rows)

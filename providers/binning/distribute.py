@@ -56,10 +56,6 @@ class Cells(Generic[P]):
     """Widest cell for the measure `p_privacy`, as a share of each field's range."""
 
 
-_LEAST_PIECES = 3
-"""Pieces of the source of a job in two units: with that for the singletons they are shared out evenly."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Common:
     """Data of the whole table that each piece and each unit needs."""
@@ -101,7 +97,7 @@ def sharing_of_cells(cells: Cells[P]) -> Sharing[P]:
         grid = CellGrid(tuple(axes), merge)
         cuts = UnitCuts.of_sample(sample, grid.grouping(numbers, swap.row).labels, wanted, whole_labels=True)
         common = _Common(numbers.ranges, grid, cuts)
-        pieces = max(_LEAST_PIECES, wanted - 1) + 1 if merge else wanted
+        pieces = 1 + _source_pieces(wanted) if merge else wanted
         firsts = _parts(common, numbers, swap).firsts[:-1]
         return swap.division(tuple(range(wanted)), common, piece_files=firsts, pieces=pieces)
 
@@ -188,3 +184,12 @@ def sharing_of_cells(cells: Cells[P]) -> Sharing[P]:
 def _sample(rows: int, wanted: int, swap: SwapRun) -> RowSample | None:
     """Return the sample of this many rows from which units are cut; None if one unit does."""
     return RowSample.for_units(rows, wanted, swap.sizes.unit_rows) if 1 < wanted < rows else None
+
+
+def _source_pieces(units: int) -> int:
+    """Return the number of pieces of the source next to the piece that finds singletons.
+
+    That one takes about a fifth as long as all others together. So one worker for each unit is idle least
+    with one of these pieces for each other worker, and few workers with pieces of that fifth.
+    """
+    return units - 1 if units > 3 else 5

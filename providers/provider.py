@@ -98,6 +98,8 @@ class Division:
     `providers.sections.sections_of_kept`); None: it drops none."""
     pieces: int = 0
     """Number of pieces that `Sharing.complete` makes before the units, of a service without `prepare`."""
+    whole_pieces: int = 0
+    """Number of the first of these pieces that read all rows, while each of the others reads a range."""
     piece_files: tuple[int, ...] = ()
     """First part of each unit in the spool of a piece, if a unit reads no parts of others; empty: every unit
     reads all parts."""

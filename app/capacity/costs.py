@@ -20,6 +20,9 @@ ONE, EACH = "one", "each"
 SECTION = "section"
 """Name of the step in which sections of the destination are written."""
 
+SINGLETONS = "singletons"
+"""Name of the step of one task that runs at the same time as the tasks of the next step."""
+
 
 @dataclass(frozen=True, slots=True)
 class Line:

@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.capacity.costs import EACH, ROW_BYTES, SECTION, ServiceCosts, StepCosts
+from app.capacity.costs import EACH, ROW_BYTES, SECTION, SINGLETONS, ServiceCosts, StepCosts
 from app.capacity.simulation import Cluster, JobLost, Task, elapsed
 from providers.tables.digest import CHUNK_ROWS
 
@@ -117,7 +117,13 @@ def best(costs: ServiceCosts, size: JobSize, cluster: Cluster, memory: int) -> E
 
 
 def _simulated(way: str, steps: Sequence[StepCosts], size: JobSize, cluster: Cluster, units: int) -> Estimate:
-    tasks = [_tasks(step, size, units) for step in steps]
+    tasks: list[list[Task]] = []
+    for before, step in zip([None, *steps], steps, strict=False):
+        own = _tasks(step, size, units)
+        if before is not None and before.name == SINGLETONS:
+            tasks[-1] += own
+        else:
+            tasks.append(own)
     times = []
     for seed in range(RUNS):
         try:

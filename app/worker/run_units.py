@@ -73,6 +73,9 @@ PREPARED, PIECES, PIECE_FILES = "prepared", "pieces", "piece files"
 it, or that a job without a preparation has; and of the number of files of a piece: one for each unit, or one
 that all units read. The results of a piece for a unit have keys of their own (`file_key`)."""
 
+WHOLE_PIECES = "whole pieces"
+"""Key of the number of the first pieces that read all rows, of a job without a preparation."""
+
 UNIT, FILES, SPOOL, SECONDS = "unit", "files", "spool", "seconds"
 """Keys of a unit's figures, pickled for the workers that assemble its rows; of the number of files of its
 spool, which have keys of their own (`file_key`); of the name of these files without their numbers; and of the
@@ -111,6 +114,7 @@ def _divide(task: SwapTask) -> dict[str, Any]:
             PREPARES: sharing.prepare is not None,
             PIECES: division.pieces,
             PIECE_FILES: max(1, len(division.piece_files)),
+            WHOLE_PIECES: division.whole_pieces,
             DROPPED: sections.files if aligned else None,
             **_in_sections(division, sections),
         }

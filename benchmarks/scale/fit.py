@@ -1,7 +1,6 @@
 """Lines through measured steps: costs per row of the job and per row of the task, none of them negative."""
 
 from collections.abc import Callable, Sequence
-from statistics import fmean
 
 import numpy as np
 from scipy.optimize import nnls
@@ -39,16 +38,16 @@ def step(name: str, measured: Sequence[Measured]) -> StepCosts:
     """Return the costs of the step of this name, from jobs of several sizes and numbers of units.
 
     The tasks of a job count by their mean: a unit that begins late in the table reads more than the others.
+    Pieces count as if there were as many as units, because the model has as many.
     """
     several = any(len(job.steps[name]) > 1 for job in measured)
 
     def through(value: Callable[[Figures], float]) -> Line:
-        return line(
-            [
-                (job.rows, job.rows / len(job.steps[name]), fmean(map(value, job.steps[name])))
-                for job in measured
-            ]
-        )
+        points = []
+        for job in measured:
+            tasks = job.units if name == "piece" else len(job.steps[name])
+            points.append((job.rows, job.rows / tasks, sum(map(value, job.steps[name])) / tasks))
+        return line(points)
 
     written = through(lambda task: task.written)
     if name in ("prepare", "piece", "unit"):

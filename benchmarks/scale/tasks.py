@@ -16,6 +16,7 @@ from typing import Any
 import numba
 import pyarrow as pa
 
+from app.capacity.costs import SINGLETONS
 from app.engine.engine import Failure
 from app.engine.progress_file import make_progress_file
 from app.store.blobs.sealed_files import BlobStore
@@ -30,6 +31,7 @@ from app.worker.run_units import (
     SECTIONS,
     UNIT,
     UNITS,
+    WHOLE_PIECES,
     done_units,
     file_key,
     run_finish,
@@ -194,6 +196,9 @@ class Workers:
         if number:
             tasks = [PieceTask(job, division, prepared, each) for each in range(number)]
             pieces = self._each("piece", run_piece, tasks, steps)
+            if outcome[WHOLE_PIECES]:
+                each, first = steps.pop("piece"), outcome[WHOLE_PIECES]
+                steps |= {SINGLETONS: each[:first], "piece": each[first:]}
         own = [file_key(each if outcome[PIECE_FILES] > 1 else 0) for each in range(outcome[UNITS])]
         unit_tasks = [
             UnitTask(job, division, prepared, each, pieces=tuple(piece[own[each]] for piece in pieces))

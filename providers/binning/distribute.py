@@ -97,16 +97,18 @@ def sharing_of_cells(cells: Cells[P]) -> Sharing[P]:
         grid = CellGrid(tuple(axes), merge)
         cuts = UnitCuts.of_sample(sample, grid.grouping(numbers, swap.row).labels, wanted, whole_labels=True)
         common = _Common(numbers.ranges, grid, cuts)
-        pieces = 1 + _source_pieces(wanted) if merge else wanted
-        firsts = _parts(common, numbers, swap).firsts[:-1]
-        return swap.division(tuple(range(wanted)), common, piece_files=firsts, pieces=pieces)
+        units, firsts = tuple(range(wanted)), _parts(common, numbers, swap).firsts[:-1]
+        if not merge:
+            return swap.division(units, common, piece_files=firsts)
+        pieces = 1 + _source_pieces(wanted)
+        return swap.division(units, common, piece_files=firsts, pieces=pieces, whole_pieces=1)
 
     def complete(run: Run[P], division: Division, number: int, kept: Scratch) -> Prepared:
         common: _Common = division.common
-        first = int(common.grid.merge)  # number of the first piece of the source
-        if number < first:
+        if number < division.whole_pieces:
             return singletons(run, common, kept)
-        return scattered(run, common, (number - first, division.pieces - first), kept)
+        of_source = number - division.whole_pieces, division.pieces - division.whole_pieces
+        return scattered(run, common, of_source, kept)
 
     def scattered(run: Run[P], common: _Common, piece: tuple[int, int], kept: Scratch) -> Prepared:
         numbers, swap = _numbers(run, common.ranges), _swap_run(run)

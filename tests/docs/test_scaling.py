@@ -5,7 +5,14 @@ import pytest
 from app.capacity.costs import ServiceCosts, measured_costs
 from tests.docs.blocks import PAGES
 
-STEPS = {"division": "divide", "preparation": "prepare", "unit, own rows": "unit", "section": "section"}
+STEPS = {
+    "division": "divide",
+    "singletons": "singletons",
+    "preparation": "prepare",
+    "piece, own rows": "piece",
+    "unit, own rows": "unit",
+    "section": "section",
+}
 
 
 def documented() -> dict[str, dict[str, str]]:

@@ -64,6 +64,9 @@ class Step:
     function: TaskFunction
     tasks: Sequence[Callable[[int], Any]]
     """Makes the record of each task from the number of its run."""
+    whole: int = 0
+    """Number of the first tasks that read all rows, while each of the others reads a range. They are slow
+    compared with all others together."""
 
 
 @dataclass(slots=True)
@@ -194,20 +197,27 @@ class RepeatedTasks:
 
     def _start_slow_ones_again(self) -> None:
         """Start tasks a second time that take long, each once and as long as workers are free."""
-        durations = [_seconds_of(task.result) for task in self._tasks if task.result is not None]
+        equal = self._tasks[self._step.whole :]
+        durations = [_seconds_of(task.result) for task in equal if task.result is not None]
         known = [seconds for seconds in durations if seconds is not None]
         if not known or self._policy.slow_factor == 0 or self._stop.failure is not None:
             return
         middle = median(known)
-        limit = max(self._policy.slow_seconds, self._policy.slow_factor * middle)
         for task in self._unfinished():
-            for run in [] if task.doubled else list(task.running):
-                since = self._engine.running_since(run)
-                elapsed = 0.0 if since is None else time.monotonic() - since
-                if elapsed > limit and self._engine.capacity(run) > 0:
-                    task.doubled = True
-                    self._log_repeat(task, SLOW, f"it runs for {elapsed:.1f} s, others took {middle:.1f} s")
-                    self._start(task, apart_from=run)
+            if task.number >= self._step.whole:
+                self._start_if_slow(task, middle, f"others took {middle:.1f} s")
+            elif len(known) == len(equal):
+                self._start_if_slow(task, sum(known), f"others took {sum(known):.1f} s together")
+
+    def _start_if_slow(self, task: _Task, usual: float, others: str) -> None:
+        limit = max(self._policy.slow_seconds, self._policy.slow_factor * usual)
+        for run in [] if task.doubled else list(task.running):
+            since = self._engine.running_since(run)
+            elapsed = 0.0 if since is None else time.monotonic() - since
+            if elapsed > limit and self._engine.capacity(run) > 0:
+                task.doubled = True
+                self._log_repeat(task, SLOW, f"it runs for {elapsed:.1f} s, {others}")
+                self._start(task, apart_from=run)
 
     def _cancel(self, task: _Task, run: str) -> None:
         """Cancel a run that does not count, without waiting for it."""

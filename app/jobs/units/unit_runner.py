@@ -41,6 +41,7 @@ from app.worker.run_units import (
     SPOOL,
     UNIT,
     UNITS,
+    WHOLE_PIECES,
     done_units,
     file_key,
     run_align,
@@ -332,7 +333,8 @@ class JobRuns:
             partial(PieceTask, job, divided[DIVISION], prepared.data, each, spools=prepared.spools)
             for each in range(number)
         ]
-        completed = await self._run_step(job, Step("piece", run_piece, pieces), run, self._policy)
+        step = Step("piece", run_piece, pieces, divided[WHOLE_PIECES])
+        completed = await self._run_step(job, step, run, self._policy)
         if isinstance(completed, Failure):
             return completed
         if prepared.spools:  # units read those of the pieces

@@ -214,11 +214,12 @@ class SwapRun:
         params: Any = None,
         piece_files: tuple[int, ...] = (),
         pieces: int | None = None,
+        whole_pieces: int = 0,
     ) -> Division:
         """Return the division into units, whose spools have parts for each move and row range.
 
-        ``piece_files``, ``pieces``: as in `Division`. Default of ``pieces``: as many as units if there are
-        files, else none.
+        ``piece_files``, ``pieces``, ``whole_pieces``: as in `Division`. Default of ``pieces``: as many as
+        units if there are files, else none.
         """
         starts = Ranges.starts(self.source.rows, self.sizes.range_rows)
         moves = len(self.moves)
@@ -226,7 +227,7 @@ class SwapRun:
         parts = Ranges.parts(self.source.rows, self.sizes.range_rows, moves + self._drops_rows)
         if pieces is None:
             pieces = len(units) if piece_files else 0
-        return Division(units, parts, common, params, starts, dropped, pieces, piece_files)
+        return Division(units, parts, common, params, starts, dropped, pieces, whole_pieces, piece_files)
 
     @property
     def _drops_rows(self) -> bool:

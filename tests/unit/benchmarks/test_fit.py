@@ -46,6 +46,18 @@ def test_unequal_tasks_count_by_their_mean() -> None:
         assert unit.read.at(rows, rows / units) == pytest.approx(8 * rows * (units + 1) / 2 / units)
 
 
+def test_pieces_count_as_if_there_were_as_many_as_units() -> None:
+    """A job of two units has five pieces here, and one of eight has seven."""
+
+    def job(rows: int, units: int, pieces: int) -> Measured:
+        piece = Figures(0.0, 1.0, 5e-3 * rows / pieces, 0, 0, 0)
+        return Measured(rows, units, {"piece": [piece] * pieces}, 1.0, "digest")
+
+    (piece,) = steps([job(rows, *counts) for rows in (1000, 4000) for counts in ((2, 5), (8, 7))])
+    for units in (2, 4, 64):
+        assert units * piece.seconds.at(8000, 8000 / units) == pytest.approx(40)
+
+
 def test_steps_of_divided_jobs() -> None:
     """Units write what stays in scratch space until the assembly has read it."""
 

@@ -60,7 +60,7 @@ class FakeEngine:
 class Bench:
     """Some tasks that run in a fake engine."""
 
-    def __init__(self, tasks: int, policy: RepeatPolicy) -> None:
+    def __init__(self, tasks: int, policy: RepeatPolicy, whole: int = 0) -> None:
         self.engine = FakeEngine()
         self.repeats: Counter[str] = Counter()
         self.results: list[int] = []
@@ -70,7 +70,7 @@ class Bench:
         def record(number: int) -> Callable[[int], Any]:
             return lambda run: (number, run)
 
-        step = Step("unit", lambda task: {}, [record(number) for number in range(tasks)])
+        step = Step("unit", lambda task: {}, [record(number) for number in range(tasks)], whole)
         engine: Any = self.engine
         self.tasks = RepeatedTasks(engine, "job", "ann", step, self.stop, policy, self._count)
         self.tasks.on_result = lambda number, result: self.results.append(number)
@@ -111,10 +111,10 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Runs a scenario with a bench whose clock is that of its engine."""
 
     def run_scenario(
-        scenario: Callable[[Bench], Coroutine[Any, Any, None]], tasks: int = 3, **policy: Any
+        scenario: Callable[[Bench], Coroutine[Any, Any, None]], tasks: int = 3, whole: int = 0, **policy: Any
     ) -> None:
         async def main() -> None:
-            bench = Bench(tasks, RepeatPolicy(**policy))
+            bench = Bench(tasks, RepeatPolicy(**policy), whole)
             monkeypatch.setattr("app.jobs.units.repeated_tasks.time.monotonic", lambda: bench.engine.now)
             await bench.settle()
             await scenario(bench)
@@ -193,6 +193,28 @@ def test_a_slow_task_is_started_a_second_time_and_the_first_result_counts(run: C
         assert bench.repeats == {SLOW: 1}
 
     run(scenario)
+
+
+def test_a_task_of_all_rows_is_slow_compared_with_all_others_together(run: Callable[..., None]) -> None:
+    """It takes longer than each of them; its own duration makes none of them slow, or quick."""
+
+    async def scenario(bench: Bench) -> None:
+        await bench.end(1, 0, done(2.0))
+        await bench.pass_time(10.0)  # five times the other; task 2 has not ended
+        assert bench.started()[3:] == ["2/1"]
+        await bench.end(2, 0, done(4.0))
+        await bench.pass_time(8.0)  # 18 s: three times 2 + 4
+        assert bench.started()[4:] == []
+        await bench.pass_time(0.1)
+        assert bench.started()[4:] == ["0/1"]
+        await bench.pass_time(1000.0)
+        assert bench.started()[5:] == []  # once
+        await bench.end(0, 1, done(5.0, "second"))
+        found = await bench.found()
+        assert [result["name"] for result in found] == ["second", "", ""]
+        assert bench.repeats == {SLOW: 2}
+
+    run(scenario, whole=1)
 
 
 def test_if_both_runs_end_at_once_one_counts(run: Callable[..., None]) -> None:

@@ -117,13 +117,7 @@ def best(costs: ServiceCosts, size: JobSize, cluster: Cluster, memory: int) -> E
 
 
 def _simulated(way: str, steps: Sequence[StepCosts], size: JobSize, cluster: Cluster, units: int) -> Estimate:
-    tasks: list[list[Task]] = []
-    for before, step in zip([None, *steps], steps, strict=False):
-        own = _tasks(step, size, units)
-        if before is not None and before.name == SINGLETONS:
-            tasks[-1] += own
-        else:
-            tasks.append(own)
+    tasks = _in_order(steps, size, units)
     times = []
     for seed in range(RUNS):
         try:
@@ -148,6 +142,20 @@ def _simulated(way: str, steps: Sequence[StepCosts], size: JobSize, cluster: Clu
         totals["written"],
         totals["scratch"],
     )
+
+
+def _in_order(steps: Sequence[StepCosts], size: JobSize, units: int) -> list[list[Task]]:
+    """Return the tasks that run at the same time, after those before them have ended."""
+    found: list[list[Task]] = []
+    joins = False
+    for step in steps:
+        own = _tasks(step, size, units)
+        if joins:
+            found[-1] += own
+        else:
+            found.append(own)
+        joins = step.name == SINGLETONS
+    return found
 
 
 def _rows_of_a_task(step: StepCosts, size: JobSize, units: int) -> tuple[int, float]:

@@ -210,6 +210,7 @@ class RepeatedTasks:
                 self._start_if_slow(task, sum(known), f"others took {sum(known):.1f} s together")
 
     def _start_if_slow(self, task: _Task, usual: float, others: str) -> None:
+        """Start a task a second time if it takes a multiple of the usual seconds; ``others``: for the log."""
         limit = max(self._policy.slow_seconds, self._policy.slow_factor * usual)
         for run in [] if task.doubled else list(task.running):
             since = self._engine.running_since(run)

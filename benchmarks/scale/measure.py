@@ -80,11 +80,18 @@ class Bench:
         """Run a job once."""
         return self.workers.run(service, self.source(service, rows), memory, units)
 
+    def run_together(self, service: str, rows: int, memory: int) -> float:
+        """Run a whole job on each worker, all at the same time; return their seconds."""
+        return self.workers.run_together(service, self.source(service, rows), memory)
+
     def warm(self, service: str, share: float, units: int) -> None:
         """Let each worker load the kernels of runs that get this share of the memory of a run in memory."""
         rows = WARM_ROWS if units == 1 else WARM_DIVIDED_ROWS
         memory = max(_LEAST_MEMORY, int(share * self.needed(service, rows)))
-        self.run(service, rows, memory, units)
+        if units == 1:
+            self.run_together(service, rows, memory)
+        else:
+            self.run(service, rows, memory, units)
 
 
 @contextmanager
@@ -157,7 +164,9 @@ def scaling(
     """Run jobs on one worker and on two, and return times, speed-up and the model's times as Markdown.
 
     The first run is not divided. All have the same memory, this share of what a run in memory takes. The
-    times are medians of the rounds; the speed-up is that of each round, its median and its range.
+    times are medians of the rounds; the speed-up is that of each round, its median and its range. As its
+    baseline, whole jobs at the same time on both workers show how much more two cores do than one: they share
+    caches, memory, disk and the host.
     """
     lines = []
     with bench(1) as one, bench(2) as two:
@@ -173,6 +182,7 @@ def scaling(
         "1 worker, units",
         "2 workers",
         "speed-up",
+        "two jobs at once",
         "model",
         "moved / least",
     ]
@@ -188,7 +198,12 @@ def _scaling_of(
     contenders = ((one, 1), (one, _SCALED_UNITS), (two, _SCALED_UNITS))
     for on, units in contenders:
         on.warm(service, share if cut else 2.0, units)
-    jobs = [[on.run(service, rows, memory, units) for on, units in contenders] for _ in range(rounds)]
+    two.warm(service, share if cut else 2.0, 1)
+    jobs: list[list[Measured]] = []
+    baselines = []
+    for _ in range(rounds):
+        jobs.append([on.run(service, rows, memory, units) for on, units in contenders])
+        baselines.append(2 * jobs[-1][0].seconds / two.run_together(service, rows, memory))
     if len({job.digest for of_round in jobs for job in of_round}) != 1:
         raise RuntimeError(f"{service}: the destinations of {rows} rows differ")
     stored = one.source(service, rows).stored_bytes
@@ -202,6 +217,7 @@ def _scaling_of(
     return [
         *(f"{median(of_contender):.1f} s" for of_contender in zip(*seconds, strict=True)),
         f"{median(ups):.2f} ({ups[0]:.2f} to {ups[-1]:.2f})",
+        f"{median(baselines):.2f} ({min(baselines):.2f} to {max(baselines):.2f})",
         ", ".join(f"{seconds:.1f}" for seconds in models),
         f"{_moved(jobs[0][2]) / (2 * stored):.1f}",
     ]

@@ -183,6 +183,21 @@ class Workers:
         number = len(steps.get("unit", [first]))
         return Measured(source.reference_rows, number, steps, seconds, outcome["destination"]["digest"])
 
+    def run_together(self, service: str, source: StoredSource, memory: int) -> float:
+        """Run a whole job on each worker, all at the same time; return the seconds until all have ended.
+
+        Parameters are those of `run`. Raises RuntimeError if a job fails.
+        """
+        jobs = [self._task(service, source, memory, 1) for _ in range(self._number)]
+        began = time.monotonic()
+        waiting = [self._start(run_or_divide, job, worker) for worker, job in enumerate(jobs)]
+        for each in waiting:
+            each.result()
+        seconds = time.monotonic() - began
+        for job in jobs:
+            self._store.delete(job.destination.id)
+        return seconds
+
     def _divided(
         self, job: SwapTask, outcome: dict[str, Any], steps: dict[str, list[Figures]]
     ) -> dict[str, Any]:

@@ -72,7 +72,7 @@ def test_no_section_is_smaller_than_a_chunk_of_the_digest(rows: int, units: int,
 
 @pytest.mark.parametrize(("of_all", "seconds"), [(0.2, 45.0), (0.7, 70.0)])
 def test_singletons_are_found_while_the_pieces_run(of_all: float, seconds: float) -> None:
-    """On four workers: four pieces of 25 rows each, and one task of all 100 rows."""
+    """Four pieces of 25 rows each, and one task of all 100 rows, on four workers."""
     steps = (costs(SINGLETONS, ONE, 0.0, of_all), costs("piece", EACH, 0.0, 1.0))
     given = ServiceCosts(SERVICE.in_memory, None, steps, ())
     assert estimate(given, size(long=True), CALM, 1000, 4).seconds == pytest.approx(seconds)

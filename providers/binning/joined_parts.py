@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from providers.arrays import BoolArray, UInt64Array
+from providers.arrays import UInt64Array
 from providers.binning.out_of_core import CellGrid, MergedSingletons, Numbers
 from providers.out_of_core.partitions import Span, row_numbers
 from providers.out_of_core.samplesort import SortedRows, UnitCuts, UnitParts, sorted_spools
@@ -56,7 +56,7 @@ def scatter_joining(
     of_cells = UnitParts(cuts, numbers.names, cells.labels, row)
     of_bins = UnitParts(with_ids, ids, lambda table: [table.column(name) for name in ids], row)
     for table in numbers.rows.read(fields):
-        rows = take_rows(table, np.flatnonzero(_are_among(table, row, merged)))
+        rows = take_rows(table, np.flatnonzero(np.isin(row_numbers(table, row), merged.rows)))
         of_cells.scatter(iter([rows]), left, 0)
         of_bins.scatter(iter([_with_ids(rows, ids, bins.ids(rows))]), joined, 0)
 
@@ -112,17 +112,13 @@ def _with_ids(table: pa.Table, names: Sequence[str], ids: UInt64Array) -> pa.Tab
     return table
 
 
-def _are_among(table: pa.Table, row: str, merged: MergedSingletons) -> BoolArray:
-    """Mask of the rows that are merged singletons."""
-    return np.isin(row_numbers(table, row), merged.rows)
-
-
 def _of_part(spool: Span, part: int) -> pa.Table:
     """Return all rows of a part; there are some."""
     return pa.concat_tables(spool.read(part))
 
 
 def _without(table: pa.Table, gone: pa.Table, row: str) -> pa.Table:
+    """Return the rows of a table whose numbers are not among those of another one."""
     staying = np.isin(row_numbers(table, row), row_numbers(gone, row), invert=True)
     return take_rows(table, np.flatnonzero(staying))
 

@@ -64,7 +64,7 @@ def _scan(values, lows, highs, unusable):
 
 def extent(values: Float64Array) -> tuple[float, float, int]:
     """Return the smallest and largest finite value (inf and -inf if none is), and the number of others."""
-    if len(values):
+    if len(values):  # numpy's two passes take half of the time of `_scan`, which few fields need
         low, high = float(values.min()), float(values.max())  # NaN if one is NaN
         if -math.inf < low and high < math.inf:
             return low + 0.0, high + 0.0, 0  # + 0.0: never -0.0

@@ -36,6 +36,7 @@ from rowveil_client.retries import (
     pauses,
     repeated_async,
     requested_pause,
+    spread,
 )
 from rowveil_client.tables import ARROW, ByteReader, T, arrow_stream, as_arrow, whole_table
 
@@ -341,7 +342,7 @@ class AsyncRowveil:
                     heard = time.monotonic()
                     if job["state"] not in ("queued", "running"):
                         return job
-                await asyncio.sleep(seconds)
+                await asyncio.sleep(spread(seconds))
         raise AssertionError  # polling follows in any case
 
     async def _events(self, job_id: str) -> AsyncIterator[dict[str, Any]]:

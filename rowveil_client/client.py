@@ -34,6 +34,7 @@ from rowveil_client.retries import (
     pauses,
     repeated,
     requested_pause,
+    spread,
 )
 from rowveil_client.tables import ARROW, ByteReader, T, arrow_stream, as_arrow, whole_table
 
@@ -416,7 +417,7 @@ class Rowveil:
                     heard = time.monotonic()
                     if job["state"] not in ("queued", "running"):
                         return job
-                time.sleep(seconds)
+                time.sleep(spread(seconds))
         raise AssertionError  # polling follows in any case
 
     def _events(self, job_id: str) -> Iterator[dict[str, Any]]:

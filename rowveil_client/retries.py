@@ -9,6 +9,7 @@ connection that fails is repeated for a shorter time.
 """
 
 import asyncio
+import itertools
 import random
 import socket
 import ssl
@@ -74,10 +75,10 @@ class Retries:
     def pause_after(self, error: Exception) -> float:
         """Return the seconds before the next attempt. Raises the error if there is none."""
         pause = max(next(self._pauses), requested_pause(error))
-        end = self._start + self._patience.seconds_after(error)
-        if is_final(error) or time.monotonic() + pause > end:
+        left = self._start + self._patience.seconds_after(error) - time.monotonic()
+        if is_final(error) or pause > left:
             raise error
-        return pause
+        return min(spread(pause), left)
 
 
 def limits(timeout: float) -> httpx.Timeout:
@@ -86,14 +87,18 @@ def limits(timeout: float) -> httpx.Timeout:
 
 
 def pauses() -> Iterator[float]:
-    """Yield the seconds between attempts, for ever.
+    """Yield the seconds between attempts, for ever; each client adds a random part (`spread`)."""
+    yield from _PAUSES
+    yield from itertools.repeat(_PAUSES[-1])
 
-    A random part keeps apart the clients that a restart of the service has cut off at the same moment.
+
+def spread(seconds: float) -> float:
+    """Return the seconds of a pause, and up to a quarter more.
+
+    The random part keeps apart the clients that a restart of the service has cut off at the same moment, and
+    those that it has asked to wait for the same time.
     """
-    for pause in _PAUSES:
-        yield pause * random.uniform(0.75, 1.25)  # noqa: S311 - no secret
-    while True:
-        yield _PAUSES[-1] * random.uniform(0.75, 1.25)  # noqa: S311
+    return seconds * random.uniform(1.0, 1.25)  # noqa: S311 - no secret
 
 
 def requested_pause(error: Exception) -> float:

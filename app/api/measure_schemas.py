@@ -329,10 +329,24 @@ class LinkageInterval(ResponseModel):
     rate: Interval
 
 
+class AllKnownFields(ResponseModel):
+    """Success of an intruder who uses all known fields, some of which the release has changed."""
+
+    fields: list[str]
+    """All known fields that were compared."""
+    rate: float
+    """Share of rows that are re-identified."""
+
+
 class RecordLinkage(MeasureFigure):
     """Share of rows that the known fields alone re-identify."""
 
     value: LinkageRate
+    unit: str | SkipJsonSchema[None] = None
+    """Present if the run has `unit_id`: any row of the same unit counts as the person's row."""
+    all_known: AllKnownFields | SkipJsonSchema[None] = None
+    """Present if an intruder finds more rows by `fields`, without the known fields that the release has
+    changed most, than by all of them."""
     interval: LinkageInterval | SkipJsonSchema[None] = None
     """Present if a sample of rows was measured."""
 

@@ -376,6 +376,8 @@ class HeadlineFigure(ResponseModel):
     chance: float
     """Value by chance alone. 0 for an attack, whose value is beyond chance already."""
     field: str | SkipJsonSchema[None] = None
+    used: list[str] | SkipJsonSchema[None] = None
+    """Known fields by which rows are found, if they are not all: an intruder finds more rows by them."""
 
 
 class Headline(ResponseModel):

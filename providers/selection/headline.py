@@ -50,6 +50,8 @@ class Reading:
     chance: float
     field: str | None = None
     """Field whose values are read; None for a figure of rows."""
+    used: tuple[str, ...] | None = None
+    """Known fields by which rows are found, if not all of them."""
 
     @property
     def risk(self) -> float:
@@ -133,6 +135,8 @@ def _risk(
     words = reading_words(
         {each.figure: (each.value, each.chance, each.field) for each in decisive},
         options.known_fields or options.key_fields,
+        next((each.used for each in decisive if each.used), ()),
+        _moving_noun(report),
         lambda share: share_words(share, rows, options.threshold),
     )
     risk = risk_words(value, rows, options.threshold, bounds, bound=len(decisive) > 1)
@@ -155,9 +159,10 @@ def readings_of(
     """Return the readings of a report by figure: rows that are found, and true values of the worst field."""
     measures = report.get("measures") or {}
     found: dict[str, Reading] = {}
-    linked = (measures.get(LINKAGE) or {}).get("value")
-    if linked:
-        found[LINKAGE] = Reading(LINKAGE, float(linked["rate"]), float(linked["chance"]))
+    linkage = measures.get(LINKAGE) or {}
+    if linked := linkage.get("value"):
+        used = tuple(linkage["fields"]) if "all_known" in linkage else None
+        found[LINKAGE] = Reading(LINKAGE, float(linked["rate"]), float(linked["chance"]), used=used)
     true = _true_values(measures, source, options)
     if true:
         found[TRUE_VALUES] = max(true, key=lambda each: each.risk)
@@ -206,14 +211,26 @@ def _decisive(
 
 
 def _reversible(report: Mapping[str, Any]) -> Reading | None:
-    """Share of the rows whose exchange anybody can undo who knows the groups; None if it is unknown."""
+    """Share of the rows whose exchange anybody can undo who knows the groups; None if it is unknown.
+
+    If households or units move, both the groups and the whole are counted in these.
+    """
     provider = report.get("provider") or {}
     bits = provider.get("group_bits")
-    rows = (report.get("summary") or {}).get("rows")
-    if not provider.get("reversible") or not isinstance(bits, Mapping) or not rows:
+    noun = _moving_noun(report)
+    whole = ((report.get("summary") or {}) if noun == "row" else provider[f"{noun}s"]).get(f"{noun}s")
+    if not provider.get("reversible") or not isinstance(bits, Mapping) or not whole:
         return None
     undone = sum(float(bits.get(f"rows_in_groups_of_{size}") or 0) for size in ("two", "three"))
-    return Reading(REVERSIBLE, min(1.0, undone / rows), 0.0)
+    return Reading(REVERSIBLE, min(1.0, undone / whole), 0.0)
+
+
+def _moving_noun(report: Mapping[str, Any]) -> str:
+    """Return what a run exchanges: ``row``, ``household`` or ``unit``."""
+    provider = report.get("provider") or {}
+    return next(
+        (noun for noun in ("household", "unit") if isinstance(provider.get(f"{noun}s"), Mapping)), "row"
+    )
 
 
 def _worse(risk: float, bounds: Bounds, other: float | None, other_bounds: Bounds) -> bool:

@@ -113,12 +113,29 @@ def _figure(value: float) -> str:
 def reading_words(
     readings: Mapping[str, tuple[float, float, str | None]],
     known: Sequence[str],
+    used: Sequence[str],
+    moving: str,
     shown: Callable[[float], str],
 ) -> str:
-    """Describe the figures that decide: the rows that are found, and the true values that are read there."""
+    """Describe the figures that decide: the rows that are found, and the true values that are read there.
+
+    Parameters
+    ----------
+    readings : mapping of str to tuple
+        Figure -> its value, its value by chance, and its field.
+    known : sequence of str
+        Fields that the intruder knows.
+    used : sequence of str
+        Those by which rows are found; empty if all are.
+    moving : str
+        What the run exchanges: ``row``, ``household`` or ``unit``.
+    shown : callable
+        Describes a share.
+    """
     words = []
     if found := readings.get("record_linkage"):
         who = f"an intruder who knows {names_of(known)}" if known else "an intruder"
+        who += f", and uses {names_of(used)} alone," if used else ""
         words.append(f"{who} finds {shown(found[0])} of the rows ({_percent(found[1])} by chance)")
     if true := readings.get("true_values"):
         share, chance, field = true
@@ -129,7 +146,7 @@ def reading_words(
         )
     if undone := readings.get("reversible_rows"):
         words.append(
-            f"anybody who knows the groups undoes the exchange in {shown(undone[0])} of the rows, "
+            f"anybody who knows the groups undoes the exchange in {shown(undone[0])} of the {moving}s, "
             "which are in groups of two or three"
         )
     return " and ".join(words)

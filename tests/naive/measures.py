@@ -46,6 +46,38 @@ def pscr(source: Points, destination: Points) -> float:
     return share_linked(closest(source, destination))
 
 
+def linked_share(before: Matrix, after: Matrix, unit_of_row: Sequence[int]) -> float:
+    """Share of rows that an intruder finds by the closest row, which may be any row of the same unit.
+
+    The columns are scaled by their ranges before (Perry, Matloff and Tendick 2024, 9.1.3).
+    """
+    low, high = before.min(axis=0), before.max(axis=0)
+    span = np.where(high > low, high - low, 1.0)
+    found = 0.0
+    for row, known in enumerate(before):
+        distances = np.sqrt(((((after - low) - (known - low)) / span) ** 2).sum(axis=1))
+        closest_rows = np.flatnonzero(distances <= distances.min() * (1 + 1e-9))
+        found += sum(unit_of_row[other] == unit_of_row[row] for other in closest_rows.tolist()) / len(
+            closest_rows
+        )
+    return found / len(before)
+
+
+def linked_by_best_fields(
+    before: Matrix, after: Matrix, unit_of_row: Sequence[int]
+) -> tuple[float, list[int]]:
+    """Greatest `linked_share` of the intruders who leave out what differs in many rows, and their columns."""
+    changed = (before != after).mean(axis=0)
+    best = (linked_share(before, after, unit_of_row), list(range(before.shape[1])))
+    for most in (0.5, 0.05, 0.0):
+        columns = [column for column, share in enumerate(changed) if share <= most]
+        if columns:
+            share = linked_share(before[:, columns], after[:, columns], unit_of_row)
+            if share > best[0]:
+                best = (share, columns)
+    return best
+
+
 def dcr(source: Points, destination: Points) -> dict[str, float]:
     """Distance to the closest record."""
     return dcr_of(closest(source, destination))

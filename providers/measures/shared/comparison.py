@@ -194,6 +194,11 @@ class Comparison:
         column = self.columns[name]
         return self.by_destination_row(column.codes("source")), column.codes("destination")
 
+    def changed_share(self, name: str) -> float:
+        """Share of the rows whose value of the field differs from the source row's; 0 without rows."""
+        before, after = self.code_pairs(name)
+        return float(np.mean(before != after)) if len(after) else 0.0
+
     # ------------------------------------------------------------------------- classes of the key fields
 
     @cached_property

@@ -18,6 +18,7 @@ def share_linked(closest: Closest) -> float:
     Parameters
     ----------
     closest : Closest
-        Row i of the source became row i of the destination; at least one row.
+        Row i of the source became row i of the destination; at least one row. With units, each row of the
+        same unit is the row of the person.
     """
     return float(np.mean(closest.own / closest.ties))

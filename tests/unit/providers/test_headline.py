@@ -227,6 +227,36 @@ def test_rows_that_anybody_can_restore_decide_if_they_are_worse() -> None:
     assert headed(few).state == "unknown"  # few rows do not show that the others are safe
 
 
+@pytest.mark.parametrize("noun", ["household", "unit"])
+def test_reversible_groups_of_households_are_a_share_of_the_households(noun: str) -> None:
+    """Both are counted in households or units, however many rows each has."""
+    moved = {
+        "reversible": True,
+        "group_bits": {"rows_in_groups_of_two": 20, "rows_in_groups_of_three": 9},
+        f"{noun}s": {f"{noun}s": 30},
+    }
+    found = headed({"summary": {"rows": ROWS}, "measures": {}, "provider": moved})
+    assert found.state == "high"
+    assert found.risk == pytest.approx(29 / 30)
+    assert f"undoes the exchange in 96.7 % of the {noun}s" in found.sentences[0]
+
+
+def test_an_intruder_who_knows_swapped_fields_in_addition_is_no_smaller_risk() -> None:
+    """The sentence names the known fields by which the rows are found."""
+    after = released(1.0, "age")
+    less, more = (
+        MeasureOptions(key_fields=known, sensitive_fields=("job",)) for known in (("town",), ("age", "town"))
+    )
+    by_town = headed(report(after, less), options=less)
+    by_both = headed(report(after, more), options=more)
+    assert by_town.risk == by_both.risk
+    assert by_town.state == by_both.state
+    assert "who knows town finds" in by_town.sentences[0]
+    assert "who knows age and town, and uses town alone, finds" in by_both.sentences[0]
+    assert by_town.decided_by[0].get("used") is None
+    assert by_both.decided_by[0]["used"] == ("town",)
+
+
 def test_attacks_decide_if_there_are_some() -> None:
     """The worst one that does more than single out a row; its reason is the first sentence."""
     attack = {"value": 0.3, "low": 0.1, "high": 0.5, "against": "control"}

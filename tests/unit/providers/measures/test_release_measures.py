@@ -19,6 +19,7 @@ from providers.measures.risk.record_linkage import record_linkage
 from providers.measures.shared.block_sums import correlations, spread
 from providers.measures.shared.finding import NotApplicable
 from providers.measures.shared.linear_model import regress
+from providers.measures.shared.repeats import share_interval
 from providers.measures.utility.association import correlation_ratio, cramers_v, mean_change
 from providers.measures.utility.clustering_error import clustering_error
 from providers.measures.utility.delta_rho import change_of_correlations
@@ -27,8 +28,9 @@ from providers.measures.utility.query_error import RangeAverages, drawn_queries,
 from providers.measures.utility.relations_kept import nearness_kept, share_kept_by_chance
 from providers.neighbours.closest_record import closest
 from providers.neighbours.points import Points
+from providers.params import SwapParams
 from providers.randomness.chacha20 import Stream
-from tests.naive.measures import interval_sd, paired_points
+from tests.naive.measures import interval_sd, linked_by_best_fields, linked_share, paired_points
 
 Matrix = npt.NDArray[np.float64]
 RANDOM = np.random.default_rng(21)
@@ -54,6 +56,75 @@ def test_record_linkage_is_the_share_of_nearest_that_are_ones_own() -> None:
     nearest = cdist((NUMBERS - low) / (high - low), (MOVED - low) / (high - low)).argmin(axis=1)
     found = record_linkage(*paired_points(source, destination, names))
     assert found == {"rate": np.mean(nearest == np.arange(300)), "chance": 1 / 300}
+
+
+def linkage(
+    before: Matrix, after: Matrix, known: str, units: list[int] | None = None, **options: Any
+) -> dict[str, Any]:
+    """Return the report of record linkage; the columns are named a, b, c, ..."""
+    source, destination = (
+        pa.table({name: side[:, at] for at, name in enumerate("abcd"[: side.shape[1]])})
+        for side in (before, after)
+    )
+    parameters = None
+    if units is not None:
+        source, destination = (
+            table.append_column("person", pa.array(units)) for table in (source, destination)
+        )
+        parameters = SwapParams.model_validate({"swap_fields": ["a"], "unit_id": "person"})
+    release = Release(source, destination, parameters=parameters)
+    chosen = MeasureOptions(known_fields=tuple(known), only=("record_linkage",), **options)
+    return assess(release, chosen, Stream(bytes(32), "measures", 1)).measures["record_linkage"]
+
+
+@pytest.mark.parametrize("changed_rows", [0, 3, 60])
+@pytest.mark.parametrize("sizes", [None, 1, 4])
+def test_an_intruder_leaves_out_the_known_fields_that_were_changed_most(
+    changed_rows: int, sizes: int | None
+) -> None:
+    """The rate, its fields and the rate by all of them agree with the plain twin, with and without units."""
+    before = np.round(NUMBERS, 1)
+    after = before.copy()
+    after[:, 0] = RANDOM.permutation(after[:, 0])  # dealt at random
+    rows = RANDOM.choice(300, changed_rows, replace=False)
+    after[rows, 1] += 0.5
+    units = [row // (sizes or 1) for row in range(300)]
+    found = linkage(before, after, "abc", None if sizes is None else units)
+    rate, columns = linked_by_best_fields(before, after, units)
+    assert found["value"]["rate"] == pytest.approx(rate)
+    assert found["fields"] == ["abc"[column] for column in columns]
+    assert found["all_known"] == {
+        "fields": ["a", "b", "c"],
+        "rate": pytest.approx(linked_share(before, after, units)),
+    }
+    if sizes != 4:
+        assert found["value"]["rate"] > 0.5 > found["all_known"]["rate"]
+    assert found["value"]["chance"] == pytest.approx((sizes or 1) / 300)
+    assert found.get("unit") == (None if sizes is None else "person")
+
+
+def test_who_knows_a_swapped_field_in_addition_finds_no_fewer_rows() -> None:
+    """A field that is noise in the distance would make an intruder with more knowledge look weaker."""
+    before = np.round(NUMBERS, 1)
+    after = before.copy()
+    after[:, 2] = RANDOM.permutation(after[:, 2])
+    without, with_swapped = linkage(before, after, "ab"), linkage(before, after, "abc")
+    assert without["value"] == with_swapped["value"]
+    assert with_swapped["fields"] == ["a", "b"]
+    assert "all_known" not in without
+    alone = linkage(before, after, "c")
+    assert alone["fields"] == ["c"]
+    assert alone["value"]["rate"] < 0.05
+
+
+def test_a_person_is_found_by_any_of_the_rows() -> None:
+    """A person in thirty equal rows is found with certainty, and a sample's interval counts persons."""
+    persons = np.repeat(RANDOM.permutation(5_000)[:10].astype(float), 30)[:, None]
+    units = [row // 30 for row in range(300)]
+    assert linkage(persons, persons, "a", units)["value"] == {"rate": 1.0, "chance": pytest.approx(0.1)}
+    assert linkage(persons, persons, "a")["value"]["rate"] == pytest.approx(1 / 30)
+    sampled = linkage(persons, persons, "a", units, sample=100)
+    assert sampled["interval"]["rate"] == share_interval(1.0, len({units[row] for row in range(300)}))
 
 
 @pytest.mark.parametrize(("missing_before", "missing_after"), [(0.4, 0.0), (0.0, 0.4), (0.3, 0.3)])

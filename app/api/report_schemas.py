@@ -454,6 +454,9 @@ class Report(ResponseModel):
     left_out: dict[str, str] = Field(default={})
     """Measure -> reason why it does not apply; field -> reason why it is not measured. Only in the report
     `full`."""
+    unjudged: list[str] = Field(default=[])
+    """Published fields that could not be compared with the source, of a release that no run here has made:
+    the headline is never `low` then, unless the request names `sensitive_fields`."""
     weak_seed: WeakSeedDescription | SkipJsonSchema[None] = None
     """Present if the caller gave a seed of less than 64 bits."""
     candidates: CandidatesDescription | SkipJsonSchema[None] = None

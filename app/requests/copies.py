@@ -16,7 +16,7 @@ class CopyRequest(AnnotationsBody):
         default={}, max_length=100_000, examples=[{"postcode": "string", "born": "date"}]
     )
     """Field -> its new type, with the type names of a buffer's `fields`. Each value must fit the new type
-    exactly; text is read in the forms of a CSV."""
+    exactly, but that a float becomes the nearest one of fewer bits; text is read in the forms of a CSV."""
     null_tokens: list[Annotated[str, Field(max_length=100)]] = Field(
         default=[], max_length=100, examples=[["NA", "?"]]
     )

@@ -127,11 +127,57 @@ def _converted(values: pa.Array, target: pa.Field, first_row: int) -> pa.Array:
         )
     numeric = [kind.is_integer(each) or kind.is_floating(each) for each in (values.type, target.type)]
     temporal = [kind.is_date(each) or kind.is_timestamp(each) for each in (values.type, target.type)]
+    what = f"the value does not fit {type_name(target.type)} exactly"
     try:
-        if all(numeric) or all(temporal):
-            what = f"the value does not fit {type_name(target.type)} exactly"
-            return first_fault(values, lambda some: some.cast(target.type), what)
-        return from_text(to_text(values).cast(pa.string()), target.type)
+        if all(numeric):
+            return first_fault(values, lambda some: _numbers(some, target.type), what)
+        if all(temporal):
+            return first_fault(values, lambda some: _times(some, target.type), what)
+        converted = from_text(to_text(values).cast(pa.string()), target.type)
+        if kind.is_decimal(values.type) and kind.is_floating(target.type):
+            first_fault(values, lambda some: _same_digits(some, target.type), what)
+        return converted
     except CellFault as fault:
         where = f"field '{target.name}', row {first_row + fault.index} (counting from 0)"
         raise FormatError(f"{where}: {fault.what}", pointer) from None
+
+
+def _numbers(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Convert integers and floats; a float becomes the nearest one of fewer bits.
+
+    Raises pa.ArrowInvalid, ValueError.
+    """
+    converted = values.cast(kind)
+    if pa.types.is_floating(values.type) and pa.types.is_floating(kind):
+        lost = pc.or_(
+            pc.and_(pc.is_finite(values), pc.invert(pc.is_finite(converted))),
+            pc.and_(pc.not_equal(values, 0.0), pc.equal(converted, 0.0)),
+        )
+        if pc.any(lost).as_py():
+            raise ValueError("beyond the range of the type")
+    return converted
+
+
+def _times(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Convert dates and timestamps; a timestamp becomes a date at midnight alone, by the clock of its zone.
+
+    Raises pa.ArrowInvalid, ValueError.
+    """
+    if not (pa.types.is_timestamp(values.type) and pa.types.is_date(kind)):
+        return values.cast(kind)
+    local = values if values.type.tz is None else pc.local_timestamp(values)
+    dates = local.cast(pa.date32())
+    if pc.any(pc.not_equal(dates.cast(local.type), local)).as_py():
+        raise ValueError("not midnight")
+    return dates.cast(kind)
+
+
+def _same_digits(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return the decimals if the shortest texts of the floats that they become are the same numbers.
+
+    Raises pa.ArrowInvalid, ValueError.
+    """
+    texts = to_text(from_text(to_text(values).cast(pa.string()), kind)).cast(pa.string())
+    if pc.any(pc.not_equal(texts.cast(values.type), values)).as_py():
+        raise ValueError("other digits")
+    return values

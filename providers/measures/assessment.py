@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,9 @@ class Assessment:
     """Key of a measure, or ``fields.`` and a field's name -> reason for which it was not measured."""
     pictures: dict[str, Any]
     """Data for charts; empty if none were asked for."""
+    unjudged: list[str] = field(default_factory=list)
+    """Published fields that cannot be compared with the source, of a release whose changed fields are
+    unknown."""
 
 
 def check_options(options_given: MeasureOptions, source: pa.Schema, destination: pa.Schema) -> None:
@@ -86,7 +89,7 @@ def assess(
         else:
             charts = {}
     progress(1.0, "measured")
-    return Assessment(measures, left_out, charts)
+    return Assessment(measures, left_out, charts, comparison.unjudged)
 
 
 def _find(comparison: Comparison, key: str) -> Finding:

@@ -30,6 +30,7 @@ from providers.selection.headline_words import (
     share_words,
     state_words,
     threshold_words,
+    unjudged_words,
     utility_words,
 )
 
@@ -104,12 +105,16 @@ def headline(
     if report.get("frontier"):
         return _of_comparison(report["frontier"], thresholds)
     state, sentence, found = _risk(report, thresholds, source, options or MeasureOptions())
+    unjudged = report.get("unjudged") or []
     if report.get("measures"):
         rows = (report.get("summary") or {}).get("rows") or 0
-        utility = utility_words(report["measures"], report.get("pictures") or {}, rows)
+        utility = utility_words(report["measures"], report.get("pictures") or {}, rows, whole=not unjudged)
     else:
         utility = _count_of_attacks(report) if report.get("verdict") else NOTHING_MEASURED
-    return Headline(state, [sentence, utility, _action(state, report, parameters or {})], **found)
+    action = _action(state, report, parameters or {})
+    if state == "low" and unjudged and not (options or MeasureOptions()).sensitive_fields:
+        state, sentence, action = "unknown", unjudged_words(unjudged, sentence), ACTIONS["unjudged"]
+    return Headline(state, [sentence, utility, action], **found)
 
 
 def _risk(

@@ -24,10 +24,13 @@ ACTIONS = {
     "unknown": "Name the fields that an intruder knows ('key_fields') and those to protect "
     "('sensitive_fields') with the report 'full', or attack the release.",
     "advice": "Attack it with 'advice' to see which parameters lower the risk.",
+    "unjudged": "Give these fields the names and types that they have in the source, or name the fields to "
+    "protect in 'sensitive_fields'; 'left_out' has the reason for each.",
     "compared": "Choose a combination, run it, and attack its release before you publish it.",
 }
 """Sentence that says what to do, by state; `attacked`: low, after attacks; `advice`: added
-if nothing is known of the parameters; `compared`: of a comparison."""
+if nothing is known of the parameters; `unjudged`: low, but for fields that were not judged; `compared`: of
+a comparison."""
 
 _SHOWN = 1e-4
 """Smallest figure, or share in per cent, that is shown; readers need not know powers of ten."""
@@ -152,16 +155,34 @@ def reading_words(
     return " and ".join(words)
 
 
-def utility_words(measures: Mapping[str, Any], pictures: Mapping[str, Any], rows: int) -> str:
+def unjudged_words(fields: Sequence[str], sentence: str) -> str:
+    """Return the sentence on a risk that is low only by the fields that could be compared."""
+    are = "is" if len(fields) == 1 else "are"
+    return (
+        f"The risk is not known: {names_of(fields)} {are} published and could not be compared with the "
+        f"source. By the other fields: {lowered(sentence)}"
+    )
+
+
+def utility_words(
+    measures: Mapping[str, Any], pictures: Mapping[str, Any], rows: int, *, whole: bool = True
+) -> str:
     """Describe the change of the distributions and of the correlations, next to that of a random table.
 
-    ``rows`` is the number of rows of the release; 0 if it is unknown.
+    Parameters
+    ----------
+    measures, pictures : mapping
+        Members of the report.
+    rows : int
+        Number of rows of the release; 0 if it is unknown.
+    whole : bool
+        Whether every published field could be compared.
     """
     sentences = []
     marginals = (measures.get("marginals") or {}).get("value") or {}
     if marginals:
         sentences.append(
-            "every field keeps its distribution"
+            f"every {'' if whole else 'compared '}field keeps its distribution"
             if marginals.get("identical") == 1
             else f"distributions differ by {_figure(marginals['mean_distance'])} on average (range 0 to 1)"
         )

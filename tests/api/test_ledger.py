@@ -62,6 +62,15 @@ def listed(api: Api, **query: Any) -> list[dict[str, Any]]:
         query |= {"page_token": page["next_page_token"]}
 
 
+@pytest.mark.parametrize("changed", [lambda digest: digest[:-1], str.upper, lambda digest: digest[8:]])
+def test_a_digest_that_is_none_is_refused(api: Api, changed: Callable[[str], str]) -> None:
+    """An empty list would say that the source was never released."""
+    digest = api.run("DSWAP", people(7), PARAMETERS)["source"]["digest"]
+    assert listed(api, source=digest)
+    problem = api.problem(api.client.get("/v1/ledger", params={"source": changed(digest)}), 422)
+    assert "source" in problem["detail"]
+
+
 def test_a_second_release_says_so_with_the_measured_risk(member: Callable[[str, str], Api]) -> None:
     api = member("one", "warned")
     rows = people(1)
@@ -248,7 +257,7 @@ def test_pages_follow_each_other_and_entries_outlive_their_jobs(member: Callable
     problem = api.problem(api.client.get("/v1/ledger", params={"page_token": "x"}), 422)
     assert problem["errors"][0]["parameter"] == "page_token"
     api.problem(api.client.get("/v1/ledger", params={"page_size": 0}), 422)
-    assert listed(api, source="sha256:none") == []
+    assert listed(api, source="sha256:" + 64 * "0") == []
 
 
 def test_the_command_line_lists_and_verifies(

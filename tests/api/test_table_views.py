@@ -109,6 +109,49 @@ def test_a_copy_has_other_types_and_fewer_fields(api: Api) -> None:
     assert api.client.get(f"/v1/buffers/{buffer['id']}").json() == buffer  # stays as it is
 
 
+@pytest.mark.parametrize(
+    ("declared", "to", "fits", "does_not"),
+    [
+        ("float64", "float32", ["0.1", "3.4e38", "NaN", "-Infinity", "0.0"], ["1e39", "-1e39", "1e-60"]),
+        ("float64", "int64", ["3.0", "-0.0"], ["1.5", "NaN", "1e19"]),
+        ("int64", "float32", ["16777216"], ["16777217"]),
+        (
+            "decimal(20,2)",
+            "float64",
+            ["0.10", "-12345.67", "9007199254740992.00"],
+            ["12345678901234567.89", "90071992547409.93"],
+        ),
+        ("timestamp[us]", "date", ["2020-07-01T00:00:00.000000"], ["2020-07-01T23:59:59.999999"]),
+        (
+            "timestamp[s, Europe/Dublin]",
+            "date",
+            ["2020-07-02T00:00:00+01:00"],
+            ["2020-07-02T00:30:00+01:00", "2020-07-02T00:00:00Z"],
+        ),
+    ],
+)
+def test_a_copy_refuses_values_that_its_type_does_not_hold(
+    api: Api, declared: str, to: str, fits: list[str], does_not: list[str]
+) -> None:
+    """A value that would become infinite, 0, another number or another day, wherever it is."""
+
+    def copied(texts: list[str]) -> httpx.Response:
+        query = {"fields": json.dumps({"x": declared})}
+        body = "\n".join(["x", *texts, ""])
+        first = api.client.post(
+            "/v1/buffers", params=query, content=body, headers={"content-type": "text/csv"}
+        )
+        assert first.status_code == 201, first.text
+        return api.client.post(f"/v1/buffers/{first.json()['id']}/copies", json={"types": {"x": to}})
+
+    assert copied(fits).status_code == 201
+    for text in does_not:
+        problem = api.problem(copied([*fits, text]), 422)
+        assert problem["errors"][0]["pointer"] == "/types/x"
+        assert f"row {len(fits)} " in problem["detail"]
+        assert "does not fit" in problem["detail"]
+
+
 def test_a_copy_is_audited_as_a_read_of_the_first_buffer(
     api: Api, service_home: Path, database: dict[str, str]
 ) -> None:

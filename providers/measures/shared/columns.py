@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from providers.arrays import Float64Array, Int32Array
+from providers.errors import SourceError
 from providers.tables.columns import combined, null_mask, words_of
 from providers.tables.encodings import plain
 from providers.tables.equality import equality_codes
@@ -50,14 +51,17 @@ def kind_of(kind: pa.DataType) -> Kind | None:
 def comparable(source: pa.DataType, destination: pa.DataType, categorical: bool = False) -> bool:
     """Whether values of the two types can be tested for equality and, if they are numbers, subtracted.
 
-    Numbers of all types compare with each other, text of all widths, and bytes. Times compare if they
-    have one type. Dates compare with numbers, which count days since 1970 as in a LOCALITY release.
+    Numbers of all types compare with each other, text of all widths, and bytes. Timestamps of all units
+    compare, if both have a zone or neither has; other times compare if they have one type. Dates compare
+    with numbers, which count days since 1970 as in a LOCALITY release.
     """
     one, two = plain_type(source), plain_type(destination)
     if kind_of(one) is None or kind_of(two) is None:
         return False
     if one == two or (is_numeric(one) and is_numeric(two)):
         return True
+    if pa.types.is_timestamp(one) and pa.types.is_timestamp(two):
+        return (one.tz is None) == (two.tz is None)
     if pa.types.is_date(one) and (pa.types.is_date(two) or is_numeric(two)):
         return not (categorical and is_numeric(two))
     return (_is_text(one) and _is_text(two)) or (_is_bytes(one) and _is_bytes(two))
@@ -187,12 +191,33 @@ def column_of(name: str, source: pa.ChunkedArray, destination: pa.ChunkedArray, 
     assert kind is not None  # noqa: S101 - checked by `not_measurable`
     if kind == "time" and is_numeric(two.type):
         one, kind = one.cast(pa.int32()), "number"  # dates in the source, numbers of days in the destination
+    if pa.types.is_timestamp(one.type) and one.type != two.type:
+        one, two = _in_one_unit(name, one, two)
     column = Column(name, "category" if categorical else kind, {"source": one, "destination": two})
     if column.kind != "category" and one.type == two.type and _is_whole(one.type):
         column.offset = min(
             (_smallest(side) for side in (one, two) if side.null_count < len(side)), default=0
         )
     return column
+
+
+_UNITS = ("s", "ms", "us", "ns")
+
+
+def _in_one_unit(
+    name: str, one: pa.ChunkedArray, two: pa.ChunkedArray
+) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
+    """Return both timestamps in the finer of their units and the first one's zone. Raises SourceError."""
+    unit = max(one.type.unit, two.type.unit, key=_UNITS.index)
+    common = pa.timestamp(unit, one.type.tz)
+    try:
+        return one.cast(common), two.cast(common)
+    except pa.ArrowInvalid:
+        raise SourceError(
+            f"field '{name}' is {one.type} in the source and {two.type} in the destination, and has times "
+            f"beyond the range of {common}: convert both to one unit",
+            "/destination",
+        ) from None
 
 
 def plain_column(column: pa.ChunkedArray) -> pa.ChunkedArray:

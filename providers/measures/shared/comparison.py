@@ -69,6 +69,9 @@ class Comparison:
         """Cache of `target_regression.target_regressions`: the result, or the reason for having none."""
         self.columns: dict[str, Column] = {}
         """Fields that are measured one by one."""
+        self.unjudged: list[str] = []
+        """Published fields that cannot be compared with the source's, if no run and no option names those to
+        be compared."""
         self.left_out: dict[str, str] = {}
         """Field -> reason for which it is not measured."""
         self.rows: dict[Side, int] = {
@@ -84,6 +87,8 @@ class Comparison:
                 self.columns[name] = column
             else:
                 self.left_out[name] = reason
+        if release.service is None and not options.fields:
+            self.unjudged = [name for name in release.destination.schema.names if name not in self.columns]
         named = {*options.fields, *options.key_fields, *options.known_fields, options.target or ""}
         named |= set(options.sensitive_fields)
         roles = roles_of(self.columns.values(), options.identifier_fields, options.weight_fields, named)

@@ -1,6 +1,8 @@
 """Headline of a report: its state against chance and thresholds, and its three sentences."""
 
 import random
+from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 
 from providers.attacks.thresholds import Bounds, Thresholds
 from providers.attacks.verdict import STATES
+from providers.errors import SourceError
 from providers.measures import MEASURES
 from providers.measures.assessment import MeasureOptions, Release, assess
 from providers.measures.meanings import MEANINGS
@@ -255,6 +258,67 @@ def test_an_intruder_who_knows_swapped_fields_in_addition_is_no_smaller_risk() -
     assert "who knows age and town, and uses town alone, finds" in by_both.sentences[0]
     assert by_town.decided_by[0].get("used") is None
     assert by_both.decided_by[0]["used"] == ("town",)
+
+
+@pytest.mark.parametrize(
+    ("after", "unjudged"),
+    [
+        (lambda table: table.set_column(3, "income", table["income"].cast("string")), ["income"]),
+        (lambda table: table.rename_columns(["age", "town", "job", "Income"]), ["Income"]),
+        (lambda table: table.drop_columns(["income"]), []),
+    ],
+    ids=["other type", "other name", "not published"],
+)
+def test_a_published_field_that_cannot_be_compared_is_no_low_risk(
+    after: Callable[[pa.Table], pa.Table], unjudged: list[str]
+) -> None:
+    """Unless the fields to protect are named. A field that is not published discloses nothing."""
+    source = pa.table(people())
+    published = after(pa.table(released(1.0, "job")))
+
+    def found(**options: Any) -> Headline:
+        given = MeasureOptions(**options)
+        measured = assess(Release(source, published), given, measures_stream(bytes(32)))
+        assert measured.unjudged == (unjudged if not options.get("fields") else [])
+        report = {"summary": {"rows": ROWS}, "provider": {}} | asdict(measured)
+        return headline(report, Thresholds(), source=source, options=given)
+
+    assert found(sensitive_fields=("job",)).state == "low"
+    assert found(fields=("job",)).state == "low"
+    whole = found()
+    assert whole.state == ("unknown" if unjudged else "low")
+    if unjudged:
+        assert whole.sentences[0].startswith(
+            f"The risk is not known: {unjudged[0]} is published and could not be"
+        )
+        assert "every compared field keeps its distribution" in whole.sentences[1]
+        assert "'sensitive_fields'" in whole.sentences[2]
+
+
+@pytest.mark.parametrize("zone", [None, "Europe/Dublin"])
+def test_timestamps_of_different_units_are_compared(zone: str | None) -> None:
+    """Seconds in the source and nanoseconds in the release are the same times."""
+    draw = random.Random(8)
+    times = pa.array([draw.randrange(10**9) for _ in range(ROWS)], pa.timestamp("s", zone))
+    moved = [*times[1::-1].to_pylist(), *times[2:].to_pylist()]
+    source = pa.table({"born": times})
+    shares = []
+    for kind in (pa.timestamp("s", zone), pa.timestamp("ns", zone)):
+        published = pa.table({"born": pa.array(moved, pa.timestamp("s", zone)).cast(kind)})
+        for one, two in ((source, published), (published, source)):
+            found = assess(Release(one, two), MeasureOptions(), measures_stream(bytes(32)))
+            assert not found.unjudged
+            shares.append([found.measures[key]["value"] for key in ("changed_share", "interval_sd", "dcr")])
+    assert shares[0][0] == {"born": 2 / ROWS}
+    assert shares[2][:2] == shares[0][:2]
+    assert shares[3][:2] == shares[1][:2]
+
+
+def test_timestamps_beyond_the_finer_unit_are_refused() -> None:
+    before = pa.table({"born": pa.array([0, 10**12], pa.timestamp("s"))})
+    after = pa.table({"born": pa.array([0, 10**12], pa.timestamp("ns"))})
+    with pytest.raises(SourceError, match="field 'born' is timestamp\\[s\\] in the source"):
+        assess(Release(before, after), MeasureOptions(), measures_stream(bytes(32)))
 
 
 def test_attacks_decide_if_there_are_some() -> None:

@@ -31,6 +31,11 @@ _MOST_VIEWED = 1 << 30
 
 _NOT_WHOLE = "the body is not a complete Arrow stream"
 
+_NO_END = (
+    "the body is an Arrow stream without its end marker, so that rows may be missing: close the writer "
+    "before you send what it has written"
+)
+
 
 def invalid_data() -> tuple[type[Exception], ...]:
     """Return the exceptions that Arrow raises for invalid data."""
@@ -92,7 +97,20 @@ def open_arrow(data: bytes | BinaryIO) -> Batches:
         raise FormatError(_NOT_WHOLE) from None
     check_schema(schema)
     batches = in_pieces(source, reader, open_reader) if can_cut(schema) else reader
-    return checked(schema, batches, _NOT_WHOLE)
+    return checked(schema, _whole(batches, source), _NOT_WHOLE)
+
+
+def _whole(batches: Iterable[pa.RecordBatch], source: StreamFile) -> Iterator[pa.RecordBatch]:
+    """Yield the batches; raise FormatError if the stream has no end marker, or bytes after it.
+
+    Arrow's reader takes the end of the bytes after a batch for the end of the table, so that the rows of a
+    writer that was stopped would be missing, and leaves bytes after the marker unread.
+    """
+    yield from batches
+    if source.missed:
+        raise FormatError(_NO_END)
+    if source.tell() < source.size:
+        raise FormatError("the body has bytes after the end of its Arrow stream; send a single stream")
 
 
 def checked(schema: pa.Schema, batches: Iterable[pa.RecordBatch], not_whole: str) -> Batches:

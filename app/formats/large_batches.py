@@ -86,10 +86,19 @@ class StreamFile(BoundedFile):
         self.most_read: int | None = None
         """Bytes of the largest body that is read; None: all bodies are."""
         self._body: _Body | None = None
+        self.missed = False
+        """Whether the last read found nothing: a stream without an end marker ends so."""
+
+    def read(self, count: int | None = -1) -> bytes:
+        """Read up to ``count`` bytes."""
+        data = super().read(count)
+        self.missed = not data
+        return data
 
     def read_buffer(self, count: int) -> Bytes:
         """Read up to ``count`` bytes, or return memory without content for them."""
         start = self.tell()
+        self.missed = count > 0 and start >= self.size
         if self.closed or self.most_read is None or not self.most_read < count <= self.size - start:
             return super().read_buffer(count)
         memory = np.frombuffer(mmap.mmap(-1, count, mmap.MAP_PRIVATE, mmap.PROT_READ), np.uint8)

@@ -37,6 +37,49 @@ def test_arrow_keeps_encodings_and_extension_types() -> None:
     assert read_table(ARROW_STREAM, io.BytesIO(body(ARROW_STREAM, table))).equals(table)
 
 
+@pytest.mark.parametrize(
+    ("rows", "kind"),
+    [(1, pa.int64()), (40_000, pa.int64()), (9_000_000, pa.int64()), (1, pa.list_(pa.int8()))],
+    ids=str,
+)
+def test_a_stream_without_its_end_is_refused(rows: int, kind: pa.DataType) -> None:
+    """Arrow takes the end of the bytes after a batch for the end of the table: rows would be missing."""
+    values = pa.array(range(rows)) if kind == pa.int64() else pa.array([[1]] * rows, kind)
+    batch = pa.record_batch({"a": values})
+    one = stream(batch)
+    marker = b"\xff\xff\xff\xff\0\0\0\0"
+    assert one.endswith(marker)
+    assert read_table(ARROW_STREAM, one).num_rows == rows
+    for damaged, words in (
+        (one.removesuffix(marker), "without its end marker"),
+        (one[:-4], "without its end marker|not a complete"),
+        (one + one, "bytes after the end"),
+        (one + b"\0", "bytes after the end"),
+    ):
+        with pytest.raises(FormatError, match=words):
+            read_table(ARROW_STREAM, damaged)
+
+
+def test_values_like_an_end_marker_are_no_end() -> None:
+    """The last eight bytes of a batch may be those of the marker."""
+    batch = pa.record_batch({"a": pa.array([7] + 7 * [2**32 - 1])})
+    cut = stream(batch)[:-8]
+    assert cut.endswith(b"\xff\xff\xff\xff\0\0\0\0")
+    with pytest.raises(FormatError, match="without its end marker"):
+        read_table(ARROW_STREAM, cut)
+
+
+def test_a_stream_of_the_format_before_arrow_1_is_read() -> None:
+    sink = io.BytesIO()
+    batch = pa.record_batch({"a": [1, 2, 3]})
+    old = pa.ipc.IpcWriteOptions(use_legacy_format=True, metadata_version=pa.ipc.MetadataVersion.V4)
+    with pa.ipc.new_stream(sink, batch.schema, options=old) as writer:
+        writer.write_batch(batch)
+    assert read_table(ARROW_STREAM, sink.getvalue()).to_pydict() == {"a": [1, 2, 3]}
+    with pytest.raises(FormatError, match="without its end marker"):
+        read_table(ARROW_STREAM, sink.getvalue()[:-4])
+
+
 def test_views_and_runs_are_laid_out_plainly() -> None:
     views = pa.array(["a", None, "x" * 20], pa.string_view())
     runs = pa.RunEndEncodedArray.from_arrays([2, 3], pa.array([1, None]))

@@ -28,6 +28,9 @@ from providers.errors import SourceError
 
 _ZIPPED = ".gz"
 
+_NOT_WRITTEN = {_ZIPPED: "destinations are not compressed", ".tsv": "a CSV is written with commas"}
+"""Suffixes that a destination cannot have: a reader would not find what they say."""
+
 _SMALL_BODY = 1 << 17
 """Largest request body in bytes whose table is read in the event loop: a thread costs more than that work."""
 
@@ -136,6 +139,12 @@ async def checked_destination(requested: SentTo | None, jobs: JobService) -> Sen
         pointer = f"/destination{error.pointer or '/reference'}"
         raise type(error)(error.message, pointer) from None
     media_type = requested.media_type or type_of_name(requested.reference)
+    for suffix, written in _NOT_WRITTEN.items():
+        if requested.reference.lower().endswith(suffix):
+            raise InvalidRequest(
+                f"the reference ends in {suffix}, but {written}: give it another suffix",
+                "/destination/reference",
+            )
     if media_type is None:
         raise InvalidRequest(
             f"the reference's suffix is of no known type: give 'media_type', one of {', '.join(UPLOADED)}",

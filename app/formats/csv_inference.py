@@ -2,12 +2,14 @@
 
 ``null`` if all are empty; ``int64`` (``uint64`` if one exceeds it); ``float64``; ``bool`` (``true``,
 ``false``); else ``string``. Dates remain text. So does a field with a leading zero as in 007, with an integer
-beyond 64 bits, or with one of 2**53 or more together with fractions: text keeps every digit. A quoted cell
-that would be null unquoted does not influence the type, but is text in a field of text.
+beyond 64 bits, or, together with fractions, with a number of 2**53 or more that has no exponent: text keeps
+every digit. A quoted cell that would be null unquoted does not influence the type, but is text in a field of
+text.
 """
 
 from __future__ import annotations
 
+import math
 import re
 
 import pyarrow as pa
@@ -91,7 +93,9 @@ class FieldType:
                 value = float(cell)
                 digits = any(map(str.isdigit, cell))
                 self._digits |= digits
-                self._lossy |= digits and abs(value) == float("inf")
+                self._lossy |= digits and (
+                    math.isinf(value) or (abs(value) >= _EXACT and not _has_exponent(cell))
+                )
             else:
                 self._integers = self._floats = False
                 self._bools &= cell in ("true", "false")
@@ -116,9 +120,13 @@ class FieldType:
             return
         if not self._digits:
             self._digits = bool(pc.any(pc.match_substring_regex(cells, "[0-9]")).as_py())
-        infinite = cells.filter(pc.is_inf(cells.cast(pa.float64())))
-        if len(infinite):
-            self._lossy |= bool(pc.any(pc.match_substring_regex(infinite, "[0-9]")).as_py())
+        values = pc.abs(cells.cast(pa.float64()))
+        large = pc.greater_equal(values, float(_EXACT))
+        if pc.any(large).as_py():
+            cells, values = cells.filter(large), values.filter(large)
+            rounded = pc.or_(pc.is_inf(values), pc.invert(pc.match_substring_regex(cells, "[eE]")))
+            digits = pc.match_substring_regex(cells, "[0-9]")
+            self._lossy |= bool(pc.any(pc.and_(rounded, digits)).as_py())
 
     def _see_integers(self, least: int, most: int) -> None:
         self._digits = True
@@ -134,6 +142,10 @@ def without(cells: pa.Array, nulls: frozenset[str]) -> pa.Array:
     if pc.any(quoted).as_py():
         return pc.if_else(quoted, pa.scalar(None, cells.type), cells)
     return cells
+
+
+def _has_exponent(cell: str) -> bool:
+    return "e" in cell or "E" in cell
 
 
 def _all(cells: pa.Array, pattern: str) -> bool:

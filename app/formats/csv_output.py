@@ -39,6 +39,9 @@ Formulas = Literal["keep", "escape"]
 _FORMULA = "^[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]"
 """Beginning of a text that is escaped: also after a control character, and in full width."""
 
+_INNER_FORMULA = "([;\t\r\n] *)([=+\\-@\uff1d\uff0b\uff0d\uff20])"
+"""Such a beginning after a character at which a spreadsheet of another locale begins a cell."""
+
 _QUOTED = '[",\r\n]|^$|^\ufeff'
 
 _QUOTED_NAME = f"[;|\t]|{_QUOTED}"
@@ -97,6 +100,7 @@ def _texts(texts: pa.Array, formulas: Formulas) -> pa.Array:
     if formulas == "keep":
         return texts
     empty, apostrophe = pa.scalar("", pa.large_string()), pa.scalar("'", pa.large_string())
+    texts = pc.replace_substring_regex(texts, _INNER_FORMULA, "\\1'\\2")
     is_formula = pc.match_substring_regex(texts, _FORMULA)
     return pc.if_else(is_formula, pc.binary_join_element_wise(apostrophe, texts, empty), texts)
 

@@ -21,7 +21,7 @@ def inferred(cells: Sequence[str | None], nulls: Sequence[str] = ("",)) -> str:
         return "string"
     if filled and all(map(NUMBER.fullmatch, filled)):
         with_digits = [cell for cell in filled if any(map(str.isdigit, cell))]
-        exact = all(abs(int(cell)) < 2**53 for cell in with_digits if INTEGER.fullmatch(cell))
+        exact = all(abs(float(cell)) < 2**53 for cell in with_digits if "e" not in cell.lower())
         finite = all(abs(float(cell)) != float("inf") for cell in with_digits)
         return "float64" if with_digits and exact and finite else "string"
     if filled and all(cell in ("true", "false") for cell in filled):

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from app.formats.media_types import CSV
 from tests.api.calls import PARQUET, Api
 from tests.references.storage import SECRET, Storage
 from tests.references.tables import PARAMETERS, as_file, call, people
@@ -143,11 +144,21 @@ def test_a_destinations_folder_must_be_there(storage: Storage, api: Api, source:
 def test_a_type_that_nothing_says_is_asked_for(storage: Storage, api: Api, source: str) -> None:
     (storage.folder / "people").write_bytes(as_file(people(), ".csv"))
     assert "media_type" in refused(storage, api, call(below(storage, "people")), "/source/media_type")
-    for name in ("a.xlsx", "a.csv.gz"):
-        message = refused(storage, api, call(source, f"s3://released/out/{name}"), "/destination/media_type")
-        assert PARQUET in message
+    message = refused(storage, api, call(source, "s3://released/out/a.xlsx"), "/destination/media_type")
+    assert PARQUET in message
     odd = {"source": {"reference": source, "media_type": "application/zip"}, "parameters": PARAMETERS}
     assert PARQUET in refused(storage, api, odd, "/source/media_type")
+
+
+@pytest.mark.parametrize("stated", [{}, {"media_type": CSV}], ids=["suffix", "stated"])
+@pytest.mark.parametrize(("name", "words"), [("a.csv.gz", "not compressed"), ("a.TSV", "commas")])
+def test_a_destination_is_what_its_suffix_says(
+    storage: Storage, api: Api, source: str, name: str, words: str, stated: dict[str, str]
+) -> None:
+    """A file that is not compressed, or has commas, could not be read by its name."""
+    body = call(source, f"s3://released/out/{name}")
+    body["destination"] |= stated
+    assert words in refused(storage, api, body, "/destination/reference")
 
 
 def test_a_destinations_type_must_carry_the_fields(storage: Storage, api: Api) -> None:

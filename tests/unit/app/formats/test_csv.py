@@ -142,7 +142,7 @@ _FULL_WIDTH = [f"{chr(ord(sign) + 0xFEE0)}1" for sign in "=+-@"]
 def test_texts_that_look_like_formulas_follow_an_apostrophe_if_asked() -> None:
     """Field names and text fields; numbers, dates and all other texts stay, and nulls and quotes as well."""
     texts = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", *_FULL_WIDTH]
-    plain = ["a=1", "", None, "'=1", " =1", 'say "x"']
+    plain = ["a=1", "", None, "'=1", " =1", 'say "x"', "a; b", "a;b=1", "a\n1", "\x0b=1"]
     table = pa.table(
         {
             "=name": [*texts, *plain],
@@ -153,8 +153,23 @@ def test_texts_that_look_like_formulas_follow_an_apostrophe_if_asked() -> None:
     chunks = stream_chunks(CSV, table.schema, table.to_batches(), "escape")
     [header, *rows] = csv.reader(io.StringIO(b"".join(chunks).decode(), newline=""))
     assert header == ["'=name", "number", "dictionary"]
-    expected = [*(f"'{text}" for text in texts), *(text or "" for text in plain)]
+    escaped = [
+        re.sub("(?<=[\t\r\n])=", "'=", text) for text in texts
+    ]  # a cell of another locale begins there
+    expected = [*(f"'{text}" for text in escaped), *(text or "" for text in plain)]
     assert [row[0] for row in rows] == [row[2] for row in rows] == expected
     assert [int(row[1]) for row in rows] == table["number"].to_pylist()
     kept = csv.reader(io.StringIO(body(CSV, table).decode(), newline=""))
     assert [row[0] for row in kept] == ["=name", *texts, *(text or "" for text in plain)]
+
+
+@pytest.mark.parametrize("separator", [";", "\t", "\n", "\r"])
+def test_no_formula_begins_after_another_separator(separator: str) -> None:
+    """A spreadsheet of a locale with the semicolon begins a cell there, also behind quotes."""
+    signs = ["=", "+", "-", "@", *(text[0] for text in _FULL_WIDTH)]
+    texts = [f"x{separator}{sign}1{separator}  {sign}2{separator}y" for sign in signs] + [f"{separator}=1"]
+    table = pa.table({"a": texts})
+    written = b"".join(stream_chunks(CSV, table.schema, table.to_batches(), "escape")).decode()
+    cells = [cell.strip(' "\r\n') for cell in re.split("[;\t\r\n,]", written)]
+    assert not [cell for cell in cells if cell[:1] in signs]
+    assert written.count("'") == 2 * len(signs) + (1 if separator == ";" else 2)

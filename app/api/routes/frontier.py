@@ -10,6 +10,7 @@ from app.api.json_request import JsonRoute
 from app.api.openapi_responses import accepted, problems
 from app.api.request_headers import PreferHeaders, preference_of
 from app.api.request_tables import RequestTables
+from app.api.result_access import may_have_results
 from app.api.schemas import Job
 from app.job_kinds import FRONTIER
 from app.jobs.service import NewJob
@@ -41,7 +42,10 @@ async def compare(
     """
     preference = preference_of(prefer, settings)
     terms = await submission.job_options(body)
-    if not body.validate_only and (before := await previous_response(jobs, terms, preference, submission)):
+    with_results = await may_have_results(jobs, body.source)
+    if not body.validate_only and (
+        before := await previous_response(jobs, terms, preference, submission, with_results)
+    ):
         return before
     source = await tables.read(body.source)
     parameters, options = await to_thread.run_sync(checked_frontier, body, source, jobs.attack_thresholds)
@@ -58,4 +62,4 @@ async def compare(
     )
     if body.validate_only:
         return validated_response(new, source)
-    return await submit_job(jobs, new, preference, submission)
+    return await submit_job(jobs, new, preference, submission, with_results)

@@ -48,12 +48,12 @@ class Keys:
     def close(self) -> None:
         self._database.close()
 
-    def audited(self, subject: str) -> list[tuple[str, str, str | None]]:
-        """Action, caller and reason of the lines of the audit log about a subject, sorted."""
+    def audited(self, subject: str) -> list[tuple[str, str, str]]:
+        """Return action, caller and reason of the lines of the audit log about a subject, sorted."""
         lines = sa.select(AuditLine.action, AuditLine.who, AuditLine.reason)
         with self._database.read() as session:
             found = session.execute(lines.where(AuditLine.subject == subject)).all()
-        return sorted(row._tuple() for row in found)
+        return sorted((action, who or "", reason or "") for action, who, reason in found)
 
     @contextmanager
     def client(self, key: str) -> Iterator[httpx.Client]:

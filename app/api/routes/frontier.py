@@ -38,8 +38,9 @@ async def compare(
     """Run every combination of services and parameters, and mark those that no other one dominates.
 
     This creates a job. Its report is in the response if the request waited for the end, and at
-    `/v1/jobs/{id}/report`. Without the scope `read` it is in the response only if the request gives all tables:
-    inline, by reference, or as buffers of your own. The job has no rows: run the chosen service to get them.
+    `/v1/jobs/{id}/report`. Without the scope `read` it is in the response only if the request gives all
+    tables: inline, by reference, or as buffers of your own. The job has no rows: run the chosen service to
+    get them.
     """
     preference = preference_of(prefer, settings)
     terms = await submission.job_options(body)

@@ -37,8 +37,8 @@ async def measure(
     """Compute every applicable measure of risk and utility of two tables; any tool may have made the second.
 
     This creates a job. Its report is in the response if the request waited for the end, and at
-    `/v1/jobs/{id}/report`. Without the scope `read` it is in the response only if the request gives all tables:
-    inline, by reference, or as buffers of your own. The job has no rows.
+    `/v1/jobs/{id}/report`. Without the scope `read` it is in the response only if the request gives all
+    tables: inline, by reference, or as buffers of your own. The job has no rows.
     """
     preference = preference_of(prefer, settings)
     terms = await submission.job_options(body)

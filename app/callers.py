@@ -31,7 +31,7 @@ class Caller:
     owner: str
     """Name of the identity: an API key's name, `token_owner`, or one of those below."""
     project: str | None = None
-    """Project of the caller. Members of a project also see each other's jobs and buffers."""
+    """Project of the caller. Members of a project also see each other's jobs, but not their buffers."""
     scopes: frozenset[str] = frozenset()
     request: str = ""
     """Request id in the audit and in the log."""

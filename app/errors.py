@@ -96,9 +96,11 @@ class ScopeMissing(Forbidden):
 
     code = "insufficient_scope"
 
-    def __init__(self, scope: str) -> None:
-        super().__init__(f"this needs the scope '{scope}', which your key or token does not have")
-        self.args = (scope,)
+    def __init__(self, scope: str, reason: str = "") -> None:
+        """``reason``: what needs the scope, if the operation needs it only in some cases."""
+        message = f"this needs the scope '{scope}', which your key or token does not have"
+        super().__init__(f"{message}: {reason}" if reason else message)
+        self.args = (scope, reason)
         self.scope = scope
 
     def headers(self) -> dict[str, str]:

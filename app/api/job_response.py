@@ -27,8 +27,9 @@ from app.api.schemas import (
     TableDescription,
 )
 from app.api.table_response import prefetched
+from app.callers import READ
 from app.engine.engine import Progress
-from app.errors import problem_type
+from app.errors import ScopeMissing, problem_type
 from app.formats.json_output import SMALL_BYTES, encoded_size, fields_of, json_with_rows
 from app.job_kinds import kind_of, revision_of
 from app.jobs.requests import SubmissionOptions
@@ -173,17 +174,22 @@ def _with_rows(document: dict[str, Any], table: pa.Table) -> Iterator[bytes]:
 
 
 async def plan_response(
-    jobs: JobService, new: NewJob, source: SourceTable, preview_rows: int = 0
+    jobs: JobService, new: NewJob, source: SourceTable, preview_rows: int = 0, with_results: bool = True
 ) -> Response:
     """Return the response to `validate_only` for a run: a job that is not stored, with its plan.
 
     With ``preview_rows`` the plan has that many rows of a trial run; the caller needs the scope to read rows.
+    Without ``with_results`` there is no plan, whose figures describe the source.
     """
+    notices = PROVIDERS[new.service].notices(new.parameters, source.schema)
+    if preview_rows and not jobs.may_read:
+        raise ScopeMissing(READ)
+    if not with_results:
+        return validated_response(new, source, None, notices)
     planned = await jobs.plan(new.service, new.parameters, new.source)
     if preview_rows:
         planned["trial"] = await jobs.trial(new.service, new.parameters, new.source, preview_rows)
     plan = PlanDescription.model_validate(planned)
-    notices = PROVIDERS[new.service].notices(new.parameters, source.schema)
     return validated_response(new, source, plan, notices)
 
 
@@ -238,11 +244,15 @@ async def previous_response(
 
 
 async def submit_job(
-    jobs: JobService, new: NewJob, preference: Preference, submission: Submission
+    jobs: JobService,
+    new: NewJob,
+    preference: Preference,
+    submission: Submission,
+    with_results: bool = True,
 ) -> Response:
     """Submit a new job and return its response; see `job_response`. Raises as `JobService.submit`."""
     job = await jobs.submit(new)
-    return await job_response(jobs, job, preference, submission)
+    return await job_response(jobs, job, preference, submission, with_results)
 
 
 async def job_response(

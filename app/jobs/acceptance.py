@@ -41,6 +41,7 @@ from app.store.blobs.background_digest import digested
 from app.store.blobs.field_digests import FieldDigests
 from app.store.blobs.sealed_files import BlobAccess
 from app.store.sql import jobs, replicas, usage
+from app.store.sql.audit.trail import Entry
 from app.store.sql.bindings import (
     Role,
     seed_binding,
@@ -284,14 +285,15 @@ class Acceptance:
                 if known is None:
                     read = [table.blob for table in tables.values() if isinstance(table, StoredTable)]
                     self._stores.claim_blobs(session, [*written, *read])
-                    self._tables.look_up(session, job, tables, caller, first, of_buffers or {})
+                    reads = self._tables.look_up(session, job, tables, caller, first, of_buffers or {})
                     self._join(session, job, first, other_digest)
                     if (job.series_id, job.control_digest) != known_terms:
                         self._seal_seed(job, seed)
                     self._queue(session, job, submission, worker)
                     self._idempotency.keep(session, job.owner, submission, job.id, job.created_at)
                     reason = first.id if first is not None else None
-                    self._stores.audit.append(session, caller, action, job.id, job.created_at, reason)
+                    lines = [*reads, Entry(caller, action, job.id, reason)]
+                    self._stores.audit.append_all(session, lines, job.created_at)
         except BaseException as error:
             self._stores.drop(written)
             if isinstance(error, LeaseLost):

@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import replace
 from typing import ParamSpec, TypeVar
 
-from app.callers import Caller
+from app.callers import READ, Caller
+from app.errors import ScopeMissing
 from app.file_threads import ServiceThreads
 from app.jobs.reference_reader import ReferenceReader
 from app.jobs.requests import DEFAULT_OPTIONS, UNANNOTATED, Annotations, StoredTable, SubmissionOptions
@@ -272,6 +273,8 @@ class Buffers:
         Raises
         ------
         NotFound
+        ScopeMissing
+            The buffer belongs to another caller, and this one may not read it.
         InvalidRequest
             A field is unknown, or none would remain.
         SourceError
@@ -283,6 +286,8 @@ class Buffers:
         if await self._in_thread(self._rows.admit, submission, caller):
             return await self._in_thread(self._rows.made_by_earlier_request, submission, caller)
         source = await self._in_thread(self._rows.find, buffer_id, caller)
+        if source.owner != caller.owner and READ not in caller.scopes:  # the copy would be the caller's own
+            raise ScopeMissing(READ, "the buffer belongs to another caller")
         check_copied_fields([field["name"] for field in source.fields], drop, types)
         stored = await self._writes.copy(source, drop, types, null_tokens, caller)
         return await self._kept(stored, annotations.columns(source), submission, caller, source.id)
@@ -292,12 +297,12 @@ class Buffers:
         return await self._in_thread(self._rows.find, buffer_id, caller)
 
     async def annotate(self, buffer_id: str, changes: Mapping[str, str | None], caller: Caller) -> Buffer:
-        """Set the name, the label or the notes of the buffer, and return it. Raises NotFound, Forbidden."""
+        """Set the name, the label or the notes of the buffer, and return it. Raises NotFound."""
         await self._in_thread(self._rows.annotate, buffer_id, changes, caller)
         return await self.get(buffer_id, caller)
 
     async def delete(self, buffer_id: str, caller: Caller) -> None:
-        """Delete the buffer; jobs that use its table keep it. Raises NotFound, Forbidden."""
+        """Delete the buffer; jobs that use its table keep it. Raises NotFound."""
         await self._in_thread(self._rows.delete, buffer_id, caller)
 
     async def _in_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -37,12 +37,12 @@ class Plans:
     async def plan(
         self, service: str, params: StrictModel, source: GivenTable, caller: Caller
     ) -> dict[str, Any]:
-        """Return a `providers.results.Plan` as plain values.
+        """Return a `providers.results.Plan` as plain values; the read of another caller's buffer is audited.
 
         Raises ProviderError, InvalidRequest (no such buffer), LimitReached, Unavailable (no worker is free).
         """
         loop = asyncio.get_running_loop()
-        content, rows = await loop.run_in_executor(self._threads, self._content, source, caller)
+        content, rows = await loop.run_in_executor(self._threads, self._content, source, caller, True)
         task = PlanTask(service, params.model_dump(mode="json", by_alias=True), content, rows)
         return await self._run(run_plan, task, source, caller)
 
@@ -72,7 +72,9 @@ class Plans:
             raise request_error(outcome, _no_buffer(source) if isinstance(source, str) else None)
         return outcome
 
-    def _content(self, source: GivenTable, caller: Caller) -> tuple[bytes | BlobAccess, int]:
+    def _content(
+        self, source: GivenTable, caller: Caller, audited: bool = False
+    ) -> tuple[bytes | BlobAccess, int]:
         if isinstance(source, StoredTable):
             return source.access, source.rows
         if isinstance(source, str):
@@ -80,6 +82,9 @@ class Plans:
                 buffer = buffers.find(session, source, moment(session), caller)
             if buffer is None:
                 raise _no_buffer(source)
+            if audited and buffer.owner != caller.owner:
+                with self._stores.database.write() as session:
+                    self._stores.audit.append(session, caller, "buffer.read", source, moment(session))
             try:
                 return self._stores.open_blob(blob_of_buffer(buffer)), buffer.row_count
             except BlobMissing:  # deleted since its row was read

@@ -93,6 +93,26 @@ class JobService:
         """Whether the caller may read rows and reports."""
         return READ in self._caller.scopes
 
+    async def owns_buffer(self, buffer_id: str) -> bool:
+        """Return whether the caller has uploaded the buffer; False also if it is gone."""
+        try:
+            return (await self.buffers.get(buffer_id)).owner == self._caller.owner
+        except NotFound:
+            return False
+
+    async def gave_tables_of(self, job_id: str) -> bool:
+        """Return whether the caller gave all tables of a job; False also if that is not known any more.
+
+        A rerun may have a table that another job retained, and a buffer may have been another caller's.
+        """
+        try:
+            job = await self.get(job_id)
+        except NotFound:
+            return False
+        if job.owner != self._caller.owner or job.rerun_of is not None:
+            return False
+        return job.source_buffer is None or await self.owns_buffer(job.source_buffer)
+
     @property
     def buffers(self) -> BufferService:
         """Buffers and tables by reference, for the same caller."""
@@ -424,6 +444,7 @@ class JobService:
     async def plan(self, service: str, params: StrictModel, source: GivenTable) -> dict[str, Any]:
         """Return the plan of a run (`providers.results.Plan`) as plain values; stores nothing.
 
+        The read of another caller's buffer is audited.
         Raises ProviderError, InvalidRequest (no such buffer), Unavailable (no worker is free).
         """
         return await self._plans.plan(service, params, source, self._caller)

@@ -69,7 +69,8 @@ class RunRequest(SubmissionBody):
     """Seed of the run, a secret: anyone who has it can undo the swap. 1 to 64 hex digits, or an integer
     below 2**53. Default: 128 bits from the operating system."""
     validate_only: bool = False
-    """true: check the request and return the plan of the run; run nothing, store nothing."""
+    """true: check the request and return the plan of the run; run nothing, store nothing. The plan of another
+    caller's table needs the scope `read`."""
     preview_rows: Annotated[int, Field(ge=0, le=50)] = 0
     """With `validate_only`: number of rows to show before and after a trial run on the first 1,000 rows. It
     needs the scope `read`."""

@@ -100,7 +100,8 @@ class SentTo(StrictModel):
 
     reference: str = Field(examples=["s3://bucket/released.parquet"])
     """Object of an S3 bucket, or file in a folder that the service can reach, below one of the allowed
-    prefixes of the caller's project. It is written only if there is nothing, unless `overwrite` is true."""
+    prefixes of the caller's project. It is written only if there is nothing, unless `overwrite` is true.
+    It needs the scope `read` if a table of the request is not the caller's own."""
     media_type: UploadedType | SkipJsonSchema[None] = None
     """Media type to write. Default: derived from the suffix of the reference."""
     overwrite: bool = False

@@ -98,6 +98,10 @@ def _visible(caller: Caller) -> Callable[[Row], bool]:
     return visible
 
 
+def _owned(caller: Caller) -> Callable[[Row], bool]:
+    return lambda row: caller.sees_all or row["owner"] == caller.owner
+
+
 @_statement
 def insert(session: Session, job: Job) -> None:
     row = _columns(job, Job)
@@ -397,13 +401,13 @@ def find_buffer(
     session: Session, buffer_id: str, now: datetime, caller: Caller = THE_SERVICE
 ) -> Found | None:
     row = session.row("buffers", buffer_id)
-    return Found(row) if row is not None and row["expires_at"] > now and _visible(caller)(row) else None
+    return Found(row) if row is not None and row["expires_at"] > now and _owned(caller)(row) else None
 
 
 @_statement
 def lend(session: Session, buffer_id: str, now: datetime, caller: Caller = THE_SERVICE) -> Found | None:
     def lent(row: Row) -> bool:
-        return row["id"] == buffer_id and row["expires_at"] > now and _visible(caller)(row)
+        return row["id"] == buffer_id and row["expires_at"] > now and _owned(caller)(row)
 
     found = session.matching("buffers", lent, Mode.SHARE)
     return Found(found[0][1]) if found else None

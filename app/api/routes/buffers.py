@@ -226,7 +226,10 @@ async def list_buffers(
         str | SkipJsonSchema[None], Query(description="`next_page_token` of the previous page.")
     ] = None,
 ) -> BufferPage:
-    """Get one page of buffers that have not expired. The `Link` header points to the next page (RFC 8288)."""
+    """Get one page of your buffers that have not expired.
+
+    The `Link` header points to the next page (RFC 8288).
+    """
     found, next_token = await jobs.list_buffers(page_size, page_token, name, label)
     if next_token is not None:
         next_url = request.url.include_query_params(page_token=next_token)
@@ -285,7 +288,7 @@ async def copy_buffer(
 
     The first buffer stays as it is. A value that does not fit its new type is refused with its field and
     row. The copy keeps the order of fields and rows, and the name and the label unless the request gives
-    others.
+    others. A copy of another caller's buffer needs the scope `read`, too.
     """
     options = await submission.copy_options()
     made = await jobs.buffers.copy(

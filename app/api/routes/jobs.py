@@ -25,6 +25,7 @@ from app.api.openapi_responses import accepted, listed, problems, rows_content
 from app.api.report_response import REPORT_CONTENT, report_response
 from app.api.request_headers import PreferHeaders, combined, preference_of
 from app.api.request_tables import RequestTables, checked_destination
+from app.api.result_access import check_may_write, may_have_results_of_rerun
 from app.api.schemas import (
     Job,
     JobPage,
@@ -35,9 +36,8 @@ from app.api.schemas import (
 )
 from app.api.table_response import Accept, RequestedRepresentation, table_response
 from app.api.table_schemas import RowComparison
-from app.callers import READ
 from app.engine.engine import Progress
-from app.errors import InvalidParameter, InvalidRequest, NotFound, ScopeMissing
+from app.errors import InvalidParameter, InvalidRequest, NotFound
 from app.job_kinds import ATTACKS, FRONTIER, MEASURES, kind_of, revision_of
 from app.jobs.tables.views import ComparisonOptions
 from app.requests.annotations import AnnotationChange, Line, without_controls
@@ -314,20 +314,18 @@ async def rerun_job(
 
     The source is needed again unless the job retained it, and so are the destination of a job that
     measured or attacked one and an attack's control rows; rows that differ from the job's are rejected.
-    The new destination is written to a reference only if the request gives one. The response has neither rows
-    nor report if the request gives no source and the key lacks the scope `read`; such a request
-    cannot write to a reference.
+    The new destination is written to a reference only if the request gives one. Without the scope `read` the
+    response has neither rows nor report, and nothing is written to a reference, unless the request gives
+    every table: inline, by reference, or as a buffer of your own.
     """
     preference = preference_of(prefer, settings)
     terms = await submission.job_options(body)
-    # Rows of another's retained source would otherwise be in the response.
-    with_results = body.source is not None or jobs.may_read
+    with_results = await may_have_results_of_rerun(jobs, job_id, body)
     if before := await previous_response(jobs, terms, preference, submission, with_results):
         return before
     source = destination = control = send_to = None
     if body.destination is not None and kind_of((await jobs.get(job_id)).service).has_rows:
-        if not with_results:  # the reference may be readable to the caller
-            raise ScopeMissing(READ)
+        check_may_write(with_results)
         send_to = await checked_destination(_sent_to(body.destination), jobs)
     elif body.destination is not None:
         for name in ("overwrite", "csv_formulas"):

@@ -9,6 +9,7 @@ from app.api.json_request import JsonRoute
 from app.api.openapi_responses import accepted, problems
 from app.api.request_headers import PreferHeaders, preference_of
 from app.api.request_tables import RequestTables
+from app.api.result_access import may_have_results
 from app.api.schemas import Job
 from app.job_kinds import MEASURES
 from app.jobs.service import NewJob
@@ -36,11 +37,15 @@ async def measure(
     """Compute every applicable measure of risk and utility of two tables; any tool may have made the second.
 
     This creates a job. Its report is in the response if the request waited for the end, and at
-    `/v1/jobs/{id}/report`. The job has no rows.
+    `/v1/jobs/{id}/report`. Without the scope `read` it is in the response only if the request gives all
+    tables: inline, by reference, or as buffers of your own. The job has no rows.
     """
     preference = preference_of(prefer, settings)
     terms = await submission.job_options(body)
-    if not body.validate_only and (before := await previous_response(jobs, terms, preference, submission)):
+    with_results = await may_have_results(jobs, body.source, body.destination)
+    if not body.validate_only and (
+        before := await previous_response(jobs, terms, preference, submission, with_results)
+    ):
         return before
     source = await tables.read(body.source)
     destination = await tables.read(body.destination, "/destination")
@@ -59,4 +64,4 @@ async def measure(
     )
     if body.validate_only:
         return validated_response(new, source)
-    return await submit_job(jobs, new, preference, submission)
+    return await submit_job(jobs, new, preference, submission, with_results)

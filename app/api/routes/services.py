@@ -12,6 +12,7 @@ from app.api.json_request import JsonRequest, JsonRoute, answer_usual, usual_bod
 from app.api.openapi_responses import accepted, problems
 from app.api.request_headers import Preference, PreferHeaders, has_usual_length, preference_of
 from app.api.request_tables import RequestTables, Tables, check_carried, checked_destination
+from app.api.result_access import check_may_write, may_have_results
 from app.api.schemas import Job, Service, ServiceList
 from app.errors import NotFound
 from app.jobs.service import JobService, NewJob
@@ -97,8 +98,13 @@ async def _run(
 ) -> Response:
     """Run a service as requested, or preview the run; return the response."""
     terms = await submission.job_options(call)
-    if not call.validate_only and (before := await previous_response(jobs, terms, preference, submission)):
+    with_results = await may_have_results(jobs, call.source)
+    if not call.validate_only and (
+        before := await previous_response(jobs, terms, preference, submission, with_results)
+    ):
         return before
+    if call.destination is not None:
+        check_may_write(with_results)
     send_to = await checked_destination(call.destination, jobs)  # before anything large is read
     source = await tables.read(call.source)
     check_carried(send_to, source.schema)
@@ -119,8 +125,8 @@ async def _run(
         submission=terms,
     )
     if call.validate_only:
-        return await plan_response(jobs, new, source, call.preview_rows)
-    return await submit_job(jobs, new, preference, submission)
+        return await plan_response(jobs, new, source, call.preview_rows, with_results)
+    return await submit_job(jobs, new, preference, submission, with_results)
 
 
 for _provider in PROVIDERS.values():

@@ -261,7 +261,7 @@ function finder() {
   return element(
     "details",
     { class: "more" },
-    element("summary", {}, "Find a table of another tab or of your project"),
+    element("summary", {}, "Find a table of another tab"),
     searchOf("Tables", {}, find),
     said,
     holder,

@@ -13,7 +13,8 @@ from app.jobs.states import State
 from app.jobs.stores import Stores
 from app.store.blobs.sealed_files import BlobAccess
 from app.store.sql import buffers, jobs
-from app.store.sql.bindings import NamedBlob, Role, blob_of_buffer, rows_binding, table_binding
+from app.store.sql.audit.trail import Entry
+from app.store.sql.bindings import BUFFER, NamedBlob, Role, blob_of_buffer, rows_binding, table_binding
 from app.store.sql.db import Transaction
 from app.store.sql.models import Job
 
@@ -46,8 +47,12 @@ class JobTables:
         caller: Caller,
         first: Job | None,
         of_buffers: Mapping[Role, str],
-    ) -> None:
-        """Set the tables that are named: buffers, tables of other jobs, and what a first job retained."""
+    ) -> list[Entry]:
+        """Set the tables that are named: buffers, tables of other jobs, and what a first job retained.
+
+        Returns the lines of the audit log about those that belong to another owner.
+        """
+        reads: dict[tuple[str, str], None] = {}
         for role, table in tables.items():
             if isinstance(table, str):
                 buffer = buffers.lend(session, table, job.created_at, caller)
@@ -63,8 +68,13 @@ class JobTables:
                 )
                 check_same_rows(given, role, first)
                 self.set(job, role, given)
+                if buffer.owner != caller.owner:
+                    reads["buffer.read", buffer.id] = None
             elif isinstance(table, TableOf):
-                self.set(job, role, self._table_of(session, table, job.created_at, caller))
+                made = self._attacked_job(session, table.job, caller)
+                self.set(job, role, self._table_of(session, made, table.role, job.created_at, caller))
+                if made.owner != caller.owner:
+                    reads["rows.read", made.id] = None
             elif table is None:
                 assert first is not None
                 given = table_columns(first, role)
@@ -79,27 +89,35 @@ class JobTables:
                         f"the job's {role} was not retained; give it again: its digest must be {given.digest}"
                     )
                 self.set(job, role, given)
+                if isinstance(given.blob, NamedBlob) and _is_anothers_buffer(given.blob, caller):
+                    reads["buffer.read", given.blob.binding.row] = None
+        return [Entry(caller, action, subject, job.id) for action, subject in reads]
 
-    def _table_of(self, session: Transaction, table: TableOf, now: datetime, caller: Caller) -> TableColumns:
-        """Return the source or the destination of a swap, as a table of another job.
+    def _attacked_job(self, session: Transaction, job_id: str, caller: Caller) -> Job:
+        """Return a swap whose tables another job reads.
 
-        Raises InvalidRequest (no such job is visible, or it has no destination), Conflict (it does not have
-        the table any more).
+        Raises InvalidRequest: no such job is visible, or it has no destination.
         """
-        made = jobs.find(session, table.job, caller=caller)
+        made = jobs.find(session, job_id, caller=caller)
         if made is None:
-            raise InvalidRequest(f"there is no job '{table.job}'", "/job")
+            raise InvalidRequest(f"there is no job '{job_id}'", "/job")
         check_has_release(made)
-        given = table_columns(made, table.role)
-        retained = jobs.retained(session, table.role, made, now, caller)
-        content = None if retained else self._retained_table(session, table.role, made)
+        return made
+
+    def _table_of(
+        self, session: Transaction, made: Job, role: Role, now: datetime, caller: Caller
+    ) -> TableColumns:
+        """Return the source or the destination of a swap. Raises Conflict: it does not have it any more."""
+        given = table_columns(made, role)
+        retained = jobs.retained(session, role, made, now, caller)
+        content = None if retained else self._retained_table(session, role, made)
         if (held := retained or content) is not None:
             return replace(given, byte_size=made.byte_size, blob=held, reference=None)
-        if table.role == "source":
+        if role == "source":
             reason = f"its source was not retained; give it as 'source': its digest must be {given.digest}"
         else:
             reason = "its rows have expired; give the release as 'destination', and leave 'job' out"
-        raise Conflict(f"the job does not have the table any more: {reason}", f"/{table.role}")
+        raise Conflict(f"the job does not have the table any more: {reason}", f"/{role}")
 
     def _attacked_again(
         self, session: Transaction, first: Job, now: datetime, caller: Caller
@@ -109,7 +127,8 @@ class JobTables:
         if kind_of(first.service) is not Kind.ATTACKS or job_id is None:
             return None
         try:
-            given = self._table_of(session, TableOf(job_id, "destination"), now, caller)
+            made = self._attacked_job(session, job_id, caller)
+            given = self._table_of(session, made, "destination", now, caller)
         except (InvalidRequest, Conflict):
             return None
         check_same_rows(given, "destination", first)
@@ -148,6 +167,11 @@ class JobTables:
             job.control_rows, job.control_blob = given.rows, blob
             job.control_buffer, job.control_reference = given.buffer, given.reference
             job.sealed_control_key, job.sealed_control = sealed_key, sealed_rows
+
+
+def _is_anothers_buffer(blob: NamedBlob, caller: Caller) -> bool:
+    """Return whether the blob is that of a buffer which another owner uploaded."""
+    return blob.binding.kind == BUFFER and blob.binding.owner != caller.owner
 
 
 def check_has_release(job: Job) -> None:

@@ -7,7 +7,7 @@ nor name a foreign blob in a row, nor have a job run with other parameters or wr
 import hashlib
 import json
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 import orjson
 import sqlalchemy as sa
@@ -24,6 +24,10 @@ ROLES: tuple[Role, ...] = get_args(Role)
 
 JobColumns: TypeAlias = Job | sa.Row[Any]
 """A job, or a row of a query with the columns of its binding."""
+
+
+BUFFER: Final = "buffer"
+"""Kind of a buffer's binding, in place of a job's service."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +103,7 @@ def rows_binding(job: JobColumns, role: Role) -> Binding:
 
 def buffer_binding(buffer: Buffer | sa.Row[Any]) -> Binding:
     """Return the binding of the data key of a buffer's table; the store adds the blob."""
-    return Binding("table", "buffer", buffer.id, buffer.owner, buffer.project)
+    return Binding("table", BUFFER, buffer.id, buffer.owner, buffer.project)
 
 
 def series_binding(series: Series | sa.Row[Any]) -> Binding:

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from app.callers import THE_SERVICE, Caller
 from app.store.sql.jobs import annotated, unnamed
 from app.store.sql.models import Buffer
-from app.store.sql.visibility import visible_to
+from app.store.sql.visibility import owned_by
 
 
 def find(session: Session, buffer_id: str, now: datetime, caller: Caller = THE_SERVICE) -> Buffer | None:
@@ -17,7 +17,7 @@ def find(session: Session, buffer_id: str, now: datetime, caller: Caller = THE_S
     if "\0" in buffer_id:  # PostgreSQL's driver rejects the character
         return None
     query = sa.select(Buffer).where(Buffer.id == buffer_id, Buffer.expires_at > now)
-    return session.scalar(query.where(visible_to(caller, Buffer)))
+    return session.scalar(query.where(owned_by(caller)))
 
 
 def newest(
@@ -33,7 +33,7 @@ def newest(
 
     ``name``: part of their names, in which upper and lower case are equal. ``label``: their label.
     """
-    query = sa.select(Buffer).where(Buffer.expires_at > now, visible_to(caller, Buffer))
+    query = sa.select(Buffer).where(Buffer.expires_at > now, owned_by(caller))
     query = query.where(*annotated(Buffer, name, label)).order_by(Buffer.id.desc()).limit(limit)
     return session.scalars(query if before is None else query.where(Buffer.id < before)).all()
 
@@ -41,7 +41,7 @@ def newest(
 def lend(session: Session, buffer_id: str, now: datetime, caller: Caller = THE_SERVICE) -> Buffer | None:
     """Return the buffer, locked until the transaction ends, for a job that will name its blob."""
     query = sa.select(Buffer).where(Buffer.id == buffer_id, Buffer.expires_at > now)
-    return session.scalar(query.where(visible_to(caller, Buffer)).with_for_update(read=True))
+    return session.scalar(query.where(owned_by(caller)).with_for_update(read=True))
 
 
 def delete(session: Session, buffer_id: str) -> list[str] | None:

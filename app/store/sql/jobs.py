@@ -16,7 +16,7 @@ from app.store.sql.bindings import NamedBlob, Role, blob_of_buffer, table_bindin
 from app.store.sql.connection.quick_statements import execute
 from app.store.sql.db import Database
 from app.store.sql.models import HOLDING, Buffer, Job, Queue
-from app.store.sql.visibility import visible_to
+from app.store.sql.visibility import owned_by, visible_to
 
 JobRow: TypeAlias = sa.Row[Any]
 """Columns of a job, with the attributes of `Job`."""
@@ -460,7 +460,7 @@ def retained(session: Session, role: Role, job: Job, now: datetime, caller: Call
         return NamedBlob(own[0], own[1], table_binding(job, role))
     buffer_id = getattr(job, f"{role}_buffer")
     lent = sa.select(Buffer).where(Buffer.id == buffer_id, Buffer.expires_at > now)
-    buffer = session.scalar(lent.where(visible_to(caller, Buffer)).with_for_update(read=True))
+    buffer = session.scalar(lent.where(owned_by(caller)).with_for_update(read=True))
     return None if buffer is None else blob_of_buffer(buffer)
 
 

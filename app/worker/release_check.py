@@ -147,8 +147,8 @@ def composed_epsilon(guarantee: Mapping[str, Any], draw: str, family: EarlierSou
         limits += f"{len(known) - len(finite)} have none"
     elif unnamed:
         limits = (
-            f"No sum of the epsilons of all {len(known)} releases is stated: {unnamed} earlier entries, of "
-            "older versions, do not name the fields that they swap"
+            f"No sum of the epsilons of all {len(known)} releases is stated: entries of older versions "
+            f"({unnamed}) do not name their swap fields"
         )
     else:
         together = compose(finite)

@@ -168,9 +168,9 @@ def test_a_run_names_the_fields_of_its_orders(locked: bool) -> None:
     blocks: Blocks = (("a, b", "c"),) if locked else (("a, b",), ("c",))
     assert run == (blocks, (value,) * len(blocks), None)
     of_homes = run_epsilon(swap("DSWAP", table, parameters | {"household": "home"}).provider["guarantee"])
-    assert of_homes == (blocks, (epsilon(3, 0.5),) * len(blocks), "home")
     assert of_homes is not None
     assert RunEpsilon.read({"epsilon": 1.0, **of_homes.document()}) == of_homes
+    assert of_homes == (blocks, (epsilon(3, 0.5),) * len(blocks), "home")
 
 
 def test_what_an_entry_does_not_have() -> None:

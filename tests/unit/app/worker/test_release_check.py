@@ -153,8 +153,8 @@ def test_no_sum_is_stated_with_an_entry_that_does_not_name_its_fields() -> None:
         message
         == found["limits"]
         == (
-            "No sum of the epsilons of all 3 releases is stated: entries of older versions (1) do not name their "
-            "swap fields"
+            "No sum of the epsilons of all 3 releases is stated: entries of older versions (1) do not "
+            "name their swap fields"
         )
     )
     found, _ = stated(guarantee_of(income=2.0), UNKNOWN_FIELDS, None)

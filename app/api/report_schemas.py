@@ -398,6 +398,9 @@ class Headline(ResponseModel):
 class FieldGuarantee(ResponseModel):
     """Epsilon of one random order: of one swap field, or of all locked ones."""
 
+    fields: list[str] | SkipJsonSchema[None] = None
+    """Fields that the order moves; epsilon is for the exchange of all their values at once. Absent from
+    reports of older versions."""
     epsilon: float | SkipJsonSchema[None] = None
     """Absent if there is no finite epsilon."""
     paper_bound: float
@@ -423,6 +426,8 @@ class GuaranteeDescription(ResponseModel):
     rate_of_least_epsilon: float
     by_field: dict[str, FieldGuarantee]
     """Swap field, or all locked fields joined by commas -> its epsilon."""
+    unit: str | SkipJsonSchema[None] = None
+    """Field that identifies a household or unit, whose rows move as one; absent: each row moves by itself."""
     holds_for: str
     """Tables that epsilon compares, or the reason why there is none."""
     invariants: list[str]

@@ -243,16 +243,38 @@ class CumulativeRisk(ResponseModel):
     """Reason for which the risk was not measured."""
 
 
+class OrderEpsilon(ResponseModel):
+    """Epsilon of one random order of a release."""
+
+    fields: list[str]
+    """Fields that the order moves: one swap field, or all locked ones."""
+    epsilon: float
+    """For two people of one group who exchange their values of all these fields at once."""
+
+
 class ComposedEpsilon(ResponseModel):
     """Epsilon of a release, and of all releases of its source until then, which add up.
 
-    The same run again adds nothing. Another run adds its epsilon, even if it gives the same rows.
+    The sum holds for an exchange of fields that all of them swap. The same run again adds nothing. Another
+    run adds its epsilon, even if it gives the same rows.
     """
 
     epsilon: float | SkipJsonSchema[None] = None
     """Epsilon of this release; absent if there is no finite one."""
     all_releases: float | SkipJsonSchema[None] = None
-    """Sum over all releases; absent if one of them has no finite epsilon."""
+    """Sum over all releases, of their random orders within `fields`; absent if there is none, for the reason
+    in `limits`."""
+    fields: list[str] | SkipJsonSchema[None] = None
+    """Fields for which `all_releases` holds: two people of one group exchange their values of all of these at
+    once. Absent without a sum."""
+    limits: str | SkipJsonSchema[None] = None
+    """Reason for which there is no sum, or none for other fields; absent if the sum holds for all swap
+    fields."""
+    orders: list[OrderEpsilon] | SkipJsonSchema[None] = None
+    """Random orders of this release, whose epsilons add up to `epsilon`. Absent without a finite epsilon, and
+    from entries of older versions."""
+    unit: str | SkipJsonSchema[None] = None
+    """Field that identifies a household or unit, whose rows move as one; absent: each row moves by itself."""
     releases: int
     """Number of these releases, this one included."""
     without: int

@@ -20,6 +20,7 @@ from app.jobs.api_keys import ApiKeys, NewKey
 from app.jobs.maintenance.adoption import Adoption, StorageInUse, adopt
 from app.jobs.maintenance.binding import BOUND_SINCE, TERMS_SINCE, reseal, unbind, unbind_terms
 from app.jobs.maintenance.issuers import ISSUERS_SINCE, forget_issuer, name_issuer
+from app.jobs.releases.stated_epsilon import stated_epsilon
 from app.jobs.stores import HomeInUse, lock_home, open_keys
 from app.settings import Settings
 from app.store.blobs.places import open_blobs, place_of
@@ -38,6 +39,7 @@ from app.store.sql.deployment import StorageMismatch, StorageUnusable, pair
 from app.store.sql.key_rotation import reseal_rows
 from app.store.sql.migration import downgrade, migrate
 from app.store.sql.replicas import moment
+from providers.swapping.composition import listed
 
 _ENTRIES_AT_ONCE = 500
 
@@ -218,10 +220,13 @@ def _ledger(database: Database, source: str | None) -> int:
                 if "field" in risk
                 else ""
             )
-            if entry.epsilon:
-                own, together = entry.epsilon["epsilon"], entry.epsilon["all_releases"]
+            if (stated := stated_epsilon(entry.epsilon)) is not None:
+                own, together = stated.get("epsilon"), stated.get("all_releases")
                 measured += f"  epsilon {'none' if own is None else f'{own:.4g}'}, of all releases "
                 measured += "none" if together is None else f"{together:.4g}"
+                if fields := stated.get("fields"):
+                    measured += f" for {listed(fields)}"
+                measured += f" ({stated['limits']})" if "limits" in stated else ""
             line = (
                 f"{_day(entry.released_at)}  {entry.service}  job {entry.job_id}  {entry.owner}  project "
                 f"{entry.project or '-'}  {entry.source_digest}  {entry.row_count} rows  recognised by "

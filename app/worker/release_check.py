@@ -22,6 +22,7 @@ from app.worker.tasks import EarlierSource, ReleaseQuestion, SwapTask
 from providers import PROVIDERS
 from providers.errors import ProviderError
 from providers.randomness.chacha20 import Stream
+from providers.swapping.composition import NOTHING_TOGETHER, RunEpsilon, compose, listed, run_epsilon
 from providers.tables.digest import DigestForm, form_of, other_form
 from providers.tables.sketches import SKETCHED_ROWS, TableSketch, first_same, sketch
 
@@ -112,7 +113,8 @@ def composed_epsilon(guarantee: Mapping[str, Any], draw: str, family: EarlierSou
     """Add up the epsilons of all releases of a source with draws of their own, this one included.
 
     The bytes do not matter: two independent runs that give the same ones reveal more than one of them, so
-    that both count. The same run again reveals nothing more.
+    that both count. The same run again reveals nothing more. The sum holds for an exchange of the fields that
+    all releases swap: see `providers.swapping.composition`.
 
     Parameters
     ----------
@@ -127,21 +129,41 @@ def composed_epsilon(guarantee: Mapping[str, Any], draw: str, family: EarlierSou
     -------
     dict
         ``epsilon`` of this release, ``all_releases`` together, each None if there is no finite one,
-        ``releases``, the number ``without`` a finite epsilon, and ``draw``.
+        ``releases``, the number ``without`` a finite epsilon, and ``draw``. ``orders`` and ``unit`` of this
+        release, unless it has no finite epsilon: see `RunEpsilon.document`. ``fields`` for which
+        ``all_releases`` holds, and ``limits``: a sentence on why there is no sum, or none for other fields;
+        each None if there is nothing to say.
     """
-    known: list[float | None] = []
+    known: list[RunEpsilon | None] = []
     if family is not None:
         known = list(family.epsilons or [None] * family.releases)
-    own = guarantee["epsilon"]
+    own = run_epsilon(guarantee)
     if family is None or not has_draw(family.draws, draw):
         known.append(own)
-    finite = [value for value in known if value is not None]
+    finite = [run for run in known if run is not None]
+    unnamed = sum(not run.blocks for run in finite)
+    together, limits = NOTHING_TOGETHER, f"No finite epsilon holds for all {len(known)} releases: "
+    if len(finite) < len(known):
+        limits += f"{len(known) - len(finite)} have none"
+    elif unnamed:
+        limits = (
+            f"No sum of the epsilons of all {len(known)} releases is stated: entries of older versions "
+            f"({unnamed}) do not name their swap fields"
+        )
+    else:
+        together = compose(finite)
+        if together.fields:
+            limits = "No finite epsilon holds for other fields: "
+        limits = limits + together.reason if together.reason else ""
     return {
-        "epsilon": own,
-        "all_releases": sum(finite) if len(finite) == len(known) else None,
+        "epsilon": guarantee["epsilon"],
+        "all_releases": together.epsilon,
         "releases": len(known),
         "without": len(known) - len(finite),
         "draw": draw,
+        **({} if own is None else own.document()),
+        "fields": list(together.fields) or None,
+        "limits": limits or None,
     }
 
 
@@ -268,10 +290,11 @@ def _message(
     if epsilon is None:
         return text
     if epsilon["all_releases"] is None:
-        count = epsilon["without"]
-        return f"{text}. No finite epsilon holds for all {epsilon['releases']} releases: {count} have none"
+        return f"{text}. {epsilon['limits']}"
+    limits = "" if epsilon["limits"] is None else f". {epsilon['limits']}"
     return (
-        f"{text}. The epsilons of all {epsilon['releases']} releases add up to {epsilon['all_releases']:.4g}"
+        f"{text}. The epsilons of all {epsilon['releases']} releases add up to {epsilon['all_releases']:.4g} "
+        f"for an exchange of {listed(epsilon['fields'])}{limits}"
     )
 
 

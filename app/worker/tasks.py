@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from app.store.blobs.sealed_files import BlobAccess
+from providers.swapping.composition import RunEpsilon
 from providers.tables.digest import DigestForm
 
 PREPARED_SPOOL, PIECE_SPOOL = "prepared", "piece"
@@ -27,8 +28,9 @@ class EarlierSource(NamedTuple):
     releases: int
     """Number of its different releases."""
     last_released_at: str
-    epsilons: tuple[float | None, ...] = ()
-    """Epsilon of each release with draws of its own, whatever its bytes; empty: none has one."""
+    epsilons: tuple[RunEpsilon | None, ...] = ()
+    """Epsilon of each release with draws of its own, whatever its bytes; None: not finite. Empty: none
+    is finite."""
     draws: bytes = b""
     """Set of the fingerprints of the draws behind `epsilons`, as far as they are known: see
     `app.worker.digest_sets`."""

@@ -71,6 +71,7 @@ def guarantee_figures(
             "rate_of_least_epsilon": best.rate,
             "by_field": {
                 ", ".join(fields): {
+                    "fields": list(fields),
                     "epsilon": None if set(fields) & set(unprotected) else epsilon(rows, rate),
                     "paper_bound": bound(rows, rate),
                     "largest_group": rows,
@@ -223,13 +224,15 @@ _DOES_NOT_MEAN = (
     "A large group has a large epsilon: 10,000 rows at rate 0.5 have 18.4, and no rate brings them below "
     "9.2. Epsilon 5 already allows one source to be 148 times as probable as the other.",
     "It holds against anyone who does not have the seed, which must be random and secret.",
-    "Every further release of the same source adds its own epsilon.",
+    "Every further release of the same source with the same swap fields adds its own epsilon. One that does "
+    "not swap a field publishes it row by row, and no finite epsilon holds for that field any more.",
 )
 
 
 PERMUTATION_RELEASES = (
-    "With `mechanism` set to `permutation` the epsilons of several releases add up: ten releases with "
-    "epsilon 2 have 20. The attacks above work all the same."
+    "With `mechanism` set to `permutation` the epsilons of several releases with the same swap fields add "
+    "up: ten releases with epsilon 2 have 20. A release that leaves a swap field of another one in place "
+    "publishes it, so that no epsilon holds for that field. The attacks above work all the same."
 )
 """Sentence for the pages of the services about several releases by the permutation mechanism."""
 

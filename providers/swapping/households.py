@@ -516,7 +516,8 @@ class _Run:
             .replace("Both people have", "All members of both have")
             .replace(" values in groups", f" {self.noun}s in groups")
         )
-        return {**guarantee, "holds_for": holds_for, "invariants": invariants}
+        unit = {"unit": self._given.moving_unit}
+        return {**guarantee, **unit, "holds_for": holds_for, "invariants": invariants}
 
     def translated(self, call: Callable[[], T]) -> T:
         """Return the result of a call; a ReversibleError of it speaks of households or units."""

@@ -169,16 +169,135 @@ def test_epsilons_of_releases_add_up(
     assert guarantee_of(api, best).get("epsilon") is None
     assert "best of 2 candidates" in guarantee_of(api, best)["holds_for"]
     digest = first["source"]["digest"]
+    holds = {"fields": ["income"]}
     assert [entry.get("epsilon") for entry in listed(api, source=digest)] == [
-        {"epsilon": own, "all_releases": own, "releases": 1, "without": 0},
-        {"epsilon": epsilon(120, 0.9), "all_releases": both, "releases": 2, "without": 0},
-        {"epsilon": own, "all_releases": both, "releases": 2, "without": 0},
+        {"epsilon": own, "all_releases": own, "releases": 1, "without": 0, **holds, **of_income(own)},
+        {"epsilon": epsilon(120, 0.9), "all_releases": both, "releases": 2, "without": 0}
+        | {**holds, **of_income(epsilon(120, 0.9))},
+        {"epsilon": own, "all_releases": both, "releases": 2, "without": 0, **holds, **of_income(own)},
         None,
-        {"epsilon": own, "releases": 4, "without": 1},
-        {"releases": 5, "without": 2},
+        {"epsilon": own, "releases": 4, "without": 1, **of_income(own)}
+        | {"limits": "No finite epsilon holds for all 4 releases: 1 have none"},
+        {"releases": 5, "without": 2, "limits": "No finite epsilon holds for all 5 releases: 2 have none"},
     ]
     assert main(["ledger", digest]) == 0
-    assert f"epsilon {own:.4g}, of all releases {both:.4g}" in capsys.readouterr().out
+    assert f"epsilon {own:.4g}, of all releases {both:.4g} for 'income'" in capsys.readouterr().out
+    assert main(["ledger", "--verify"]) == 0
+
+
+def of_income(value: float) -> dict[str, Any]:
+    return {"orders": [{"fields": ["income"], "epsilon": value}]}
+
+
+PERMUTED = {"mechanism": "permutation", "rate": 0.5}
+
+
+def test_no_epsilon_holds_for_a_field_that_another_release_publishes(
+    member: Callable[[str, str], Api], here: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The sum is for the fields that all releases swap; the release of ages alone leaves none."""
+    api, rows, own = member("one", "warned"), people(31), epsilon(120, 0.5)
+    fields = (["income"], ["income", "age"], ["age"])
+    jobs = [api.run("DSWAP", rows, PERMUTED | {"swap_fields": names}) for names in fields]
+    assert (
+        f"The epsilons of all 2 releases add up to {2 * own:.4g} for an exchange of 'income'. No finite "
+        "epsilon holds for other fields: not all releases swap 'age', which the others publish row by row"
+    ) in jobs[1]["events"][0]["message"]
+    none = (
+        "No finite epsilon holds for all 3 releases: not all releases swap 'age' and 'income', which the "
+        "others publish row by row"
+    )
+    assert jobs[2]["events"][0]["message"].endswith(none)
+    first, second, third = (entry["epsilon"] for entry in listed(api, source=jobs[0]["source"]["digest"]))
+    assert (first["all_releases"], first["fields"]) == (own, ["income"])
+    assert (second["epsilon"], second["all_releases"], second["fields"]) == (2 * own, 2 * own, ["income"])
+    assert second["orders"] == [{"fields": [name], "epsilon": own} for name in ("income", "age")]
+    assert third == {
+        "epsilon": own,
+        "releases": 3,
+        "without": 0,
+        "limits": none,
+        "orders": [{"fields": ["age"], "epsilon": own}],
+    }
+    assert main(["ledger", jobs[0]["source"]["digest"]]) == 0
+    line = capsys.readouterr().out.splitlines()[2]
+    assert f"epsilon {own:.4g}, of all releases none ({none})" in line
+    assert main(["ledger", "--verify"]) == 0
+
+
+def test_a_locked_field_has_no_epsilon_of_its_own(member: Callable[[str, str], Api]) -> None:
+    """Locked fields show their pairs; a release that swaps the same ones by orders of their own adds up."""
+    api, own = member("one", "warned"), epsilon(120, 0.5)
+    locked = PERMUTED | {"swap_fields": ["income", "age"], "locked": True}
+    for seed, second, limits in (
+        (32, locked | {"locked": False}, None),
+        (33, PERMUTED | {"swap_fields": ["age"]}, "some lock 'age' with such a field"),
+    ):
+        jobs = [api.run("DSWAP", people(seed), parameters) for parameters in (locked, second)]
+        last = listed(api, source=jobs[0]["source"]["digest"])[1]["epsilon"]
+        if limits is None:
+            assert (last["all_releases"], last["fields"]) == (3 * own, ["age", "income"])
+            assert "limits" not in last
+        else:
+            assert "all_releases" not in last
+            assert last["limits"].endswith(limits)
+
+
+def test_rows_and_households_have_no_epsilon_together(member: Callable[[str, str], Api]) -> None:
+    api = member("one", "warned")
+    rows = [row | {"home": number // 2} for number, row in enumerate(people(34))]
+    given = [PERMUTED | {"swap_fields": ["income"], **more} for more in ({}, {"household": "home"})]
+    jobs = [api.run("DSWAP", rows, parameters) for parameters in given]
+    last = listed(api, source=jobs[0]["source"]["digest"])[1]["epsilon"]
+    assert (last["unit"], last["releases"], last.get("all_releases")) == ("home", 2, None)
+    assert "not all releases move the same rows, households or units as one" in last["limits"]
+    assert guarantee_of(api, jobs[1])["unit"] == "home"
+
+
+def test_entries_of_older_versions_do_not_name_their_fields(
+    member: Callable[[str, str], Api], here: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No sum with one; the same run again names its fields, and the sum is stated from then on."""
+    api, rows, own = member("one", "warned"), people(35), epsilon(120, 0.5)
+    parameters = PERMUTED | {"swap_fields": ["income"]}
+    engine = sa.create_engine(Settings().database_url)
+
+    def entry(job: dict[str, Any]) -> Any:
+        return sa.update(Release).where(Release.job_id == job["id"])
+
+    def stored(job: dict[str, Any]) -> dict[str, Any]:
+        with engine.begin() as connection:
+            query = sa.select(Release.epsilon).where(Release.job_id == job["id"])
+            found: dict[str, Any] = connection.execute(query).scalar_one()
+            return found
+
+    first = api.run("DSWAP", rows, parameters, seed="0c" * 16)
+    written = stored(first)
+    older = {name: written[name] for name in ("epsilon", "all_releases", "releases", "without", "draw")}
+    with engine.begin() as connection:
+        connection.execute(entry(first).values(epsilon=older))
+    second = api.run("DSWAP", rows, parameters)
+    assert second["events"][0]["message"].endswith(
+        "No sum of the epsilons of all 2 releases is stated: entries of older versions (1) do not name their "
+        "swap fields"
+    )
+    api.run("DSWAP", rows, parameters, seed="0c" * 16)
+    fourth = api.run("DSWAP", rows, parameters)
+    digest = first["source"]["digest"]
+    sums = [each["epsilon"].get("all_releases") for each in listed(api, source=digest)]
+    assert sums == [own, None, None, pytest.approx(3 * own)]
+    made = stored(fourth)
+    with engine.begin() as connection:  # an older version added up whatever there was
+        connection.execute(entry(fourth).values(epsilon=older | {"all_releases": 3 * own, "releases": 3}))
+    last = listed(api, source=digest)[-1]["epsilon"]
+    assert (last["epsilon"], last.get("all_releases")) == (own, None)
+    assert "older version" in last["limits"]
+    assert main(["ledger", digest]) == 0
+    assert f"epsilon {own:.4g}, of all releases none (No sum is stated" in capsys.readouterr().out
+    with engine.begin() as connection:
+        for job, values in ((first, written), (fourth, made)):
+            connection.execute(entry(job).values(epsilon=values))
+    engine.dispose()
     assert main(["ledger", "--verify"]) == 0
 
 

@@ -11,6 +11,7 @@ from app.api.job_response import document_response
 from app.api.json_request import JsonRoute
 from app.api.openapi_responses import listed, problems
 from app.api.schemas import LedgerPage
+from app.jobs.releases.stated_epsilon import stated_epsilon
 from app.store.sql.models import Release
 
 router = APIRouter(prefix="/v1/ledger", tags=["jobs"], route_class=JsonRoute)
@@ -64,7 +65,6 @@ def entry_document(entry: Release) -> dict[str, Any]:
         "match": entry.match,
         "risk": entry.risk,
         "reason": entry.reason,
-        "epsilon": entry.epsilon
-        and {name: value for name, value in entry.epsilon.items() if value is not None and name != "draw"},
+        "epsilon": stated_epsilon(entry.epsilon),
     }
     return {name: value for name, value in document.items() if value is not None}

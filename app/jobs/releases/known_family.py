@@ -7,6 +7,7 @@ from typing import Any
 
 from app.worker.digest_sets import packed_digest
 from app.worker.tasks import EarlierSource
+from providers.swapping.composition import UNKNOWN_FIELDS, RunEpsilon
 from providers.tables.digest import DigestForm, form_of
 from providers.tables.sketches import packed
 
@@ -33,8 +34,10 @@ class KnownFamily:
         """Digest of each different destination."""
         self._destinations = b""
         """These digests, packed."""
-        self._epsilons: dict[str, float | None] = {}
+        self._epsilons: dict[str, RunEpsilon | None] = {}
         """Fingerprint of the draws of each release, or its id or destination without one -> epsilon."""
+        self._shared: dict[RunEpsilon | None, RunEpsilon | None] = {}
+        """The same objects by their values: a pickle has each of them once."""
         self._draws = b""
         """These fingerprints, packed."""
         self._finite = 0
@@ -62,17 +65,21 @@ class KnownFamily:
         """Count the epsilon of an entry, unless its draws were counted.
 
         Other draws may give the same bytes and reveal as much again. An entry of an older version does not
-        have the fingerprint of its draws. Without an epsilon, one entry of each destination is enough.
+        have the fingerprint of its draws, or not its fields; those of the same run again are its fields, too.
+        Without an epsilon, one entry of each destination is enough.
         """
         stated = row.epsilon or {}
         draw = stated.get("draw")
         release = draw or (row.id if stated else row.destination_digest)
+        found = RunEpsilon.read(stated)
         if release in self._epsilons:
+            if self._epsilons[release] == UNKNOWN_FIELDS:
+                self._epsilons[release] = self._shared.setdefault(found, found)
             return
         if draw is not None:
             self._draws += bytes.fromhex(draw)
-        self._epsilons[release] = stated.get("epsilon")
-        self._finite += stated.get("epsilon") is not None
+        self._epsilons[release] = self._shared.setdefault(found, found)
+        self._finite += found is not None
 
     def sent(self) -> tuple[bytes, bytes, bytes]:
         """Return what workers need of it: the pickle of an `EarlierSource`, its sketches, and their sizes.

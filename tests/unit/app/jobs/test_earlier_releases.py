@@ -25,6 +25,7 @@ from app.store.sql.db import Database
 from app.store.sql.models import Base, Job, Release
 from app.worker.digest_sets import packed_digest
 from app.worker.tasks import EarlierSource, EarlierSources
+from providers.swapping.composition import RunEpsilon
 from providers.tables.digest import form_of
 from providers.tables.sketches import TableSketch, packed
 from tests.postgres import Postgres, running_postgres
@@ -41,7 +42,16 @@ ENTRIES = st.lists(
         st.integers(0, 2),  # source
         st.integers(0, 2),  # destination
         st.sampled_from(["me", "colleague", "stranger"]),
-        st.sampled_from([None, (1.5, None), (2.5, "0" * 32), (None, "1" * 32)]),  # epsilon, and its draws
+        st.sampled_from(  # epsilon, its draws, and the fields of its orders, which older versions do not name
+            [
+                None,
+                (1.5, None, None),
+                (2.5, "0" * 32, None),
+                (2.5, "0" * 32, [["income"], ["a", "b"]]),
+                (None, "1" * 32, None),
+                (3.0, "2" * 32, [["income"]]),
+            ]
+        ),
         st.booleans(),  # whether its id is smaller than the ids before
         st.integers(0, 2),  # questions that are asked before it is committed, if the database can
     ),
@@ -118,22 +128,38 @@ def entry(number: int, drawn: tuple[Any, ...]) -> Release:
     )
 
 
-def stated(epsilon: tuple[float | None, str | None] | None) -> dict[str, Any] | None:
-    """Epsilon of an entry; those of older versions have no fingerprint of the draws."""
+def stated(epsilon: tuple[Any, ...] | None) -> dict[str, Any] | None:
+    """Epsilon of an entry; those of older versions have no fingerprint of the draws, or no fields."""
     if epsilon is None:
         return None
-    value, draw = epsilon
-    return {"epsilon": value} if draw is None else {"epsilon": value, "draw": draw}
+    value, draw, blocks = epsilon
+    found = {"epsilon": value} if draw is None else {"epsilon": value, "draw": draw}
+    if blocks is not None:
+        found["orders"] = [{"fields": fields, "epsilon": value / len(blocks)} for fields in blocks]
+        found["unit"] = "home"
+    return found
 
 
-def epsilons_of(entries: list[Release]) -> list[float | None]:
-    """One epsilon for each run that is known to be another one, and for each destination without any."""
-    found: dict[str, float | None] = {}
+def epsilons_of(entries: list[Release]) -> list[RunEpsilon | None]:
+    """One epsilon for each run that is known to be another one, and for each destination without any.
+
+    The fields are those of any entry of the run that names them.
+    """
+    found: dict[str, list[dict[str, Any]]] = {}
     for one in entries:
         known = one.epsilon or {}
         unknown = one.id if known else one.destination_digest
-        found.setdefault(known.get("draw", unknown), known.get("epsilon"))
-    return list(found.values())
+        found.setdefault(known.get("draw", unknown), []).append(known)
+    return [run_of(max(of_run, key=lambda known: "orders" in known)) for of_run in found.values()]
+
+
+def run_of(known: dict[str, Any]) -> RunEpsilon | None:
+    if known.get("epsilon") is None:
+        return None
+    if "orders" not in known:
+        return RunEpsilon((), ())
+    fields = tuple(tuple(each["fields"]) for each in known["orders"])
+    return RunEpsilon(fields, tuple(each["epsilon"] for each in known["orders"]), known["unit"])
 
 
 def opened(sent: EarlierSources) -> list[tuple[EarlierSource, list[bytes], set[str]]]:

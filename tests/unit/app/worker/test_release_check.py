@@ -10,8 +10,9 @@ import pytest
 
 from app.worker import release_check
 from app.worker.digest_sets import draw_of, packed_digest
-from app.worker.release_check import composed_epsilon, known_risk, recognise
+from app.worker.release_check import _message, composed_epsilon, known_risk, recognise
 from app.worker.tasks import EarlierSource, EarlierSources, ReleaseQuestion
+from providers.swapping.composition import UNKNOWN_FIELDS, RunEpsilon
 from providers.tables.sketches import packed, sketch
 
 A, B = (f"sha256:{digit * 64}" for digit in "ab")
@@ -20,7 +21,14 @@ RELEASED = packed_digest(A) + packed_digest(B)
 
 FIRST, SECOND = (draw_of(b"k", seed, b"source") for seed in (b"1", b"2"))
 
-FAMILY = EarlierSource("family", RELEASED, 2, "2026-01-01T00:00:00+00:00", (1.0, None), bytes.fromhex(FIRST))
+
+def income(value: float) -> RunEpsilon:
+    return RunEpsilon((("income",),), (value,))
+
+
+FAMILY = EarlierSource(
+    "family", RELEASED, 2, "2026-01-01T00:00:00+00:00", (income(1.0), None), bytes.fromhex(FIRST)
+)
 
 
 def test_the_same_risk_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,13 +89,79 @@ def test_a_sketch_leads_to_the_source_that_it_is_of() -> None:
     assert source.family == "c"
 
 
+def guarantee_of(**epsilons: float) -> dict[str, Any]:
+    """Figure of a run that moves each field by an order of its own."""
+    orders = {name: {"fields": [name], "epsilon": value} for name, value in epsilons.items()}
+    return {"epsilon": sum(epsilons.values()), "by_field": orders}
+
+
 def test_the_draws_of_before_add_no_epsilon() -> None:
-    guarantee = {"epsilon": 2.0}
+    guarantee = guarantee_of(income=2.0)
     assert composed_epsilon(guarantee, FIRST, FAMILY)["releases"] == 2
     new = composed_epsilon(guarantee, SECOND, FAMILY)
     assert (new["releases"], new["without"], new["all_releases"]) == (3, 1, None)
-    finite = composed_epsilon(guarantee, SECOND, FAMILY._replace(epsilons=(1.0, 4.0)))
+    finite = composed_epsilon(guarantee, SECOND, FAMILY._replace(epsilons=(income(1.0), income(4.0))))
     assert (finite["all_releases"], finite["draw"]) == (7.0, SECOND)
     without = composed_epsilon(guarantee, SECOND, FAMILY._replace(epsilons=(), draws=b""))
     assert (without["releases"], without["without"]) == (3, 2)
     assert composed_epsilon(guarantee, FIRST, None)["all_releases"] == 2.0
+
+
+def stated(guarantee: dict[str, Any], *earlier: RunEpsilon | None) -> tuple[dict[str, Any], str]:
+    """Entry of a release after others, and the end of its event."""
+    family = FAMILY._replace(releases=len(earlier), epsilons=earlier)
+    found = composed_epsilon(guarantee, SECOND, family)
+    message = _message("digest", family, {"not_measured": "no reason"}, found)
+    return found, message.partition("no reason. ")[2]
+
+
+def test_a_sum_is_stated_for_the_fields_that_all_releases_swap() -> None:
+    found, message = stated(guarantee_of(income=2.0, age=4.0), income(1.0))
+    assert (found["epsilon"], found["all_releases"], found["fields"]) == (6.0, 3.0, ["income"])
+    assert found["orders"] == [
+        {"fields": ["income"], "epsilon": 2.0},
+        {"fields": ["age"], "epsilon": 4.0},
+    ]
+    assert message == (
+        "The epsilons of all 2 releases add up to 3 for an exchange of 'income'. No finite epsilon holds for "
+        "other fields: not all releases swap 'age', which the others publish row by row"
+    )
+    found, message = stated(guarantee_of(income=2.0), income(1.0), income(1.0))
+    assert (found["all_releases"], found["fields"], found["limits"]) == (4.0, ["income"], None)
+    assert message == "The epsilons of all 3 releases add up to 4 for an exchange of 'income'"
+
+
+def test_no_sum_is_stated_for_releases_of_different_fields() -> None:
+    found, message = stated(guarantee_of(age=2.0), income(1.0))
+    assert (found["epsilon"], found["all_releases"], found["fields"]) == (2.0, None, None)
+    assert (found["releases"], found["without"]) == (2, 0)
+    assert (
+        message
+        == found["limits"]
+        == (
+            "No finite epsilon holds for all 2 releases: not all releases swap 'age' and 'income', which the "
+            "others publish row by row"
+        )
+    )
+
+
+def test_no_sum_is_stated_with_an_entry_that_does_not_name_its_fields() -> None:
+    """One of an older version; a release without an epsilon is the stronger reason."""
+    found, message = stated(guarantee_of(income=2.0), UNKNOWN_FIELDS, income(1.0))
+    assert (found["all_releases"], found["releases"], found["without"]) == (None, 3, 0)
+    assert (
+        message
+        == found["limits"]
+        == (
+            "No sum of the epsilons of all 3 releases is stated: entries of older versions (1) do not "
+            "name their swap fields"
+        )
+    )
+    found, _ = stated(guarantee_of(income=2.0), UNKNOWN_FIELDS, None)
+    assert found["limits"] == "No finite epsilon holds for all 3 releases: 1 have none"
+
+
+def test_a_release_without_a_finite_epsilon_names_no_orders() -> None:
+    found, _ = stated(guarantee_of(income=2.0) | {"epsilon": None}, income(1.0))
+    assert (found["epsilon"], found["all_releases"], found["without"]) == (None, None, 1)
+    assert "orders" not in found

@@ -127,6 +127,9 @@ def _tried(task: dict[str, Any]) -> dict[str, str]:
         "child": _fork,
         "kernels": lambda: (Path(os.environ["NUMBA_CACHE_DIR"]) / "rowveil-test").write_bytes(b""),
         "shared": lambda: Path(task["shared"]).write_bytes(b"a table"),
+        "link in the shared folder": lambda: Path(f"{task['shared']}.link").symlink_to(task["outside"]),
+        "hard link of a file outside": lambda: Path(f"{task['shared']}.hard").hardlink_to(task["outside"]),
+        "pipe in the shared folder": lambda: os.mkfifo(f"{task['shared']}.pipe"),
         "library": lambda: Path(os.__file__).read_bytes(),
     }
     return {name: _outcome(each) for name, each in tries.items()}

@@ -63,6 +63,19 @@ def _default_units(given: dict[str, Any]) -> int:
     return 8 if given.get("engine") == "dask" else 1
 
 
+def is_issuer_address(url: str, loopback: bool = True) -> bool:
+    """Whether keys of an issuer may come from the address: by https, or from this machine.
+
+    ``loopback``: whether http is accepted from this machine.
+    """
+    try:
+        place = urlsplit(url)
+    except ValueError:  # such as an address of IP version 6 without its end
+        return False
+    plain = loopback and place.scheme == "http" and place.hostname in LOOPBACK
+    return plain or (place.scheme == "https" and bool(place.hostname))
+
+
 class Settings(BaseSettings):
     """Settings of the service. Creating an instance reads the environment and touches nothing else."""
 
@@ -399,8 +412,7 @@ class Settings(BaseSettings):
                     "ROWVEIL_OIDC_ISSUER needs ROWVEIL_OIDC_AUDIENCE, the audience of its tokens"
                 )
             for url in (self.oidc_issuer, self.oidc_jwks_url or self.oidc_issuer):
-                place = urlsplit(url)
-                if place.scheme != "https" and not (place.scheme == "http" and place.hostname in LOOPBACK):
+                if not is_issuer_address(url):
                     raise ValueError(
                         "ROWVEIL_OIDC_ISSUER and ROWVEIL_OIDC_JWKS_URL must be https:// addresses"
                     )

@@ -25,6 +25,8 @@ class Issuer:
         self.published: list[dict[str, Any]] = []
         self.fetched = 0
         self.url = ""
+        self.keys_at: Any = None
+        """Value of `jwks_uri` in the discovery document; None: the address of the keys."""
         self.add("rsa", "RS256", rsa.generate_private_key(65537, 2048))
         self.add("ec", "ES256", ec.generate_private_key(ec.SECP256R1()))
         self.add("ed", "EdDSA", ed25519.Ed25519PrivateKey.generate())
@@ -58,7 +60,10 @@ def running_issuer() -> Iterator[Issuer]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             if self.path == "/.well-known/openid-configuration":
-                said: dict[str, Any] = {"issuer": issuer.url, "jwks_uri": f"{issuer.url}/keys"}
+                said: dict[str, Any] = {
+                    "issuer": issuer.url,
+                    "jwks_uri": issuer.keys_at or f"{issuer.url}/keys",
+                }
             else:
                 issuer.fetched += 1
                 said = {"keys": issuer.published}

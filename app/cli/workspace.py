@@ -6,7 +6,6 @@ command ends.
 
 import os
 import secrets
-import shutil
 import sys
 import tempfile
 import threading
@@ -29,6 +28,7 @@ from app.errors import NO_ROOM
 from app.jobs.requests import StoredTable
 from app.jobs.tables.uploads import Upload
 from app.settings import Settings
+from app.store.blobs.folder_removal import remove_folder
 from app.store.blobs.sealed_files import BlobAccess, BlobStore, SealedWriter
 from app.store.crypto.sealing import Sealer
 from app.worker.run_ingest import run_ingest
@@ -157,7 +157,7 @@ class Workspace:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        shutil.rmtree(self._folder, ignore_errors=True)
+        remove_folder(self._folder)
 
 
 def _columns() -> int | None:

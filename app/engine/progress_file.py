@@ -20,7 +20,8 @@ from app.engine.engine import Progress
 from app.engine.oom_kills import oom_kills
 from app.engine.stop_request import check_stop
 
-_SIZE = 128
+PROGRESS_BYTES = 128
+"""Bytes of a progress file."""
 
 _RECORD = struct.Struct("=dq100p")
 """Fraction, process id and stage."""
@@ -36,7 +37,7 @@ _NOTE = struct.Struct("=q")
 _NOTE_AT = 120
 """Offset of the note: 1 if the worker has outlived the service, else 0."""
 
-_EMPTY = bytes(_SIZE)
+_EMPTY = bytes(PROGRESS_BYTES)
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
 
@@ -54,11 +55,26 @@ def make_progress_file(path: Path) -> None:
         os.close(handle)
 
 
+def read_progress_bytes(path: Path) -> bytes:
+    """Read a progress file, and one byte more if it is longer: its worker may have given it any length.
+
+    Raises OSError.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        return os.read(handle, PROGRESS_BYTES + 1)
+    finally:
+        os.close(handle)
+
+
 def read_progress(path: Path) -> Progress | None:
-    """Read the worker's last progress; None if the file does not exist, cannot be read or is incomplete."""
+    """Read the worker's last progress; None if the file does not exist, cannot be read or is incomplete.
+
+    A file of another length than a progress file's is incomplete.
+    """
     for _ in range(_READS):
         try:
-            data = path.read_bytes()
+            data = read_progress_bytes(path)
         except OSError:  # such as ESTALE of a network share
             return None
         if (progress := parse_progress(data)) is not None:
@@ -68,7 +84,7 @@ def read_progress(path: Path) -> Progress | None:
 
 def parse_progress(data: bytes) -> Progress | None:
     """Return the progress in the content of a progress file; None if it is incomplete."""
-    if len(data) != _SIZE:
+    if len(data) != PROGRESS_BYTES:
         return None
     (checksum,) = _CHECKSUM.unpack_from(data, _RECORD.size)
     if checksum not in (0, zlib.crc32(data[: _RECORD.size])):
@@ -84,7 +100,10 @@ def _packed(progress: Progress) -> bytes:
 
 
 def write_progress(path: Path, progress: Progress) -> None:
-    """Write progress that came from another machine; nothing happens if the task has ended. Blocking."""
+    """Write progress that is not the worker's own; nothing happens if the task has ended. Blocking.
+
+    The file is not mapped to memory: access to the map of a file that a worker truncates ends the process.
+    """
     with contextlib.suppress(OSError), path.open("r+b") as file:
         file.write(_packed(progress))
 
@@ -92,10 +111,10 @@ def write_progress(path: Path, progress: Progress) -> None:
 def has_outlived_service(path: Path) -> bool:
     """Whether the worker noted that the service died before it; False if there is no such file. Blocking."""
     try:
-        data = path.read_bytes()
+        data = read_progress_bytes(path)
     except OSError:
         return False
-    return len(data) == _SIZE and _NOTE.unpack_from(data, _NOTE_AT) == (1,)
+    return len(data) == PROGRESS_BYTES and _NOTE.unpack_from(data, _NOTE_AT) == (1,)
 
 
 _current: "ProgressFile | None" = None
@@ -119,9 +138,9 @@ class ProgressFile:
         """
         handle = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o600)
         try:
-            if create and os.fstat(handle).st_size < _SIZE:
-                os.ftruncate(handle, _SIZE)
-            self._map = mmap.mmap(handle, _SIZE)
+            if create and os.fstat(handle).st_size < PROGRESS_BYTES:
+                os.ftruncate(handle, PROGRESS_BYTES)
+            self._map = mmap.mmap(handle, PROGRESS_BYTES)
         finally:
             os.close(handle)
         self._pid = os.getpid()

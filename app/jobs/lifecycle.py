@@ -240,6 +240,8 @@ def _confinement(settings: Settings) -> Confinement | None:
         _log.warning("workers are not confined (ROWVEIL_CONFINE_WORKERS)")
         return None
     _log.info("workers are confined by: %s", ", ".join(offered()) or "nothing that this system offers")
+    if not settings.compile_kernels:
+        _log.info("workers may write kernels that other processes run (ROWVEIL_COMPILE_KERNELS=false)")
     folder = settings.shared_folder.resolve()
     writable = tuple(str(folder / name) for name in ("blobs", "scratch", "progress"))
     return Confinement(writable, compiles=not settings.compile_kernels, network=tracing.wanted())

@@ -6,16 +6,20 @@ it has changed; other replicas read the object.
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 from app.engine.engine import Progress
-from app.engine.progress_file import parse_progress, read_progress
+from app.engine.progress_file import PROGRESS_BYTES, parse_progress, read_progress, read_progress_bytes
 from app.store.blobs.bucket import Bucket
 from app.store.blobs.bucket_blobs import PROGRESS, BucketBlobs
 from app.store.blobs.sealed_files import BlobStore
 
 _SEND_SECONDS = 2.0
+
+_NAME = re.compile(r"[0-9a-zA-Z-]{1,64}\.[0-9]{1,9}")
+"""Name of a progress file: id and attempt of its job."""
 
 _log = logging.getLogger("rowveil.jobs")
 
@@ -31,11 +35,13 @@ def shared_progress(blobs: BlobStore) -> Callable[[Path], Progress | None]:
         if own is not None:
             return own
         try:
-            content = bucket.get(_key(path.name))
+            content = bucket.read(_key(path.name), 0, PROGRESS_BYTES + 1)
+        except FileNotFoundError:
+            return None
         except OSError as error:  # a call that shows a job does without
             _log.warning("progress cannot be read: %s", error.strerror)
             return None
-        return None if content is None else parse_progress(content)
+        return parse_progress(content)
 
     return read
 
@@ -65,13 +71,20 @@ class ProgressSender:
             await asyncio.wait([self._task])
 
     def send(self) -> None:
-        """Send what has changed, and delete the objects of files that are gone. Blocking. Raises OSError."""
+        """Send what has changed, and delete the objects of files that are gone. Blocking. Raises OSError.
+
+        Workers may write to the folder: anything that is no progress file by its name and length is left out.
+        """
         found: dict[str, bytes] = {}
         for path in self._folder.glob("*"):
-            try:
-                found[path.name] = path.read_bytes()
-            except FileNotFoundError:  # the job has just ended
+            if not _NAME.fullmatch(path.name):
                 continue
+            try:
+                content = read_progress_bytes(path)
+            except (FileNotFoundError, IsADirectoryError):  # the job has just ended; it is no file
+                continue
+            if len(content) == PROGRESS_BYTES:
+                found[path.name] = content
         for name, content in found.items():
             if self._sent.get(name) != content:
                 self._bucket.put(_key(name), content)

@@ -1,13 +1,15 @@
 """Write destination tables to object storage or a share, atomically, before their jobs succeed."""
 
 import asyncio
+import os
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
-from app.engine.engine import CANCELLED, NOT_SENT, TIME_LIMIT, Failure
-from app.engine.progress_file import ProgressFile
+from app.engine.engine import CANCELLED, NOT_SENT, TIME_LIMIT, Failure, Progress
+from app.engine.progress_file import write_progress
 from app.engine.worker_process import failure_of
 from app.errors import InvalidRequest
 from app.formats import stream_chunks
@@ -97,8 +99,7 @@ class ReferenceWriter:
         self, job: Job, task: SwapTask, reference: Reference, prefix: Reference, cancelled: threading.Event
     ) -> Failure | None:
         try:
-            with ProgressFile(task.progress_path) as progress:
-                progress(1.0, "sending")
+            write_progress(Path(task.progress_path), Progress(1.0, "sending", os.getpid()))
             media_type = str(job.destination_media_type)
             rows = TableReader(task.destination)
             try:

@@ -17,7 +17,6 @@ import logging
 import os
 import re
 import secrets
-import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -33,6 +32,7 @@ from app.engine.worker_process import failure_of
 from app.errors import NO_ROOM
 from app.settings import Settings
 from app.store.blobs.bucket import Bucket, Stopped
+from app.store.blobs.folder_removal import remove_folder
 from app.store.blobs.reading import part_access, parts_of
 from app.store.blobs.sealed_files import BlobAccess, drafts_and_parts_of
 from app.worker.run_units import PART, SPOOL
@@ -152,7 +152,7 @@ class Staging:
                 self._make_files(staged, stopped)
         except BaseException as error:
             self._give_back(taken)
-            shutil.rmtree(own, ignore_errors=True)
+            remove_folder(own)
             return _failure(error)
         with self._guard:
             self._tasks[id(staged)] = own, taken
@@ -182,14 +182,14 @@ class Staging:
         with self._guard:
             own, taken = self._tasks.pop(id(task))
         self._give_back(taken)
-        shutil.rmtree(own, ignore_errors=True)
+        remove_folder(own)
 
     def close(self) -> None:
         """Delete all copies."""
         with self._guard:
             if self._timer is not None:
                 self._timer.cancel()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        remove_folder(self._folder)
         os.close(self._lock)
 
     def _take(
@@ -383,11 +383,11 @@ def _delete_dead(root: Path) -> None:
             lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CLOEXEC)
         except OSError as error:
             if error.errno == errno.ENOENT and _is_old(folder):  # its process died before it made the lock
-                shutil.rmtree(folder, ignore_errors=True)
+                remove_folder(folder)
             continue
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_folder(folder)
         except OSError:  # its process lives
             continue
         finally:

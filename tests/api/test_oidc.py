@@ -216,6 +216,68 @@ def test_an_unavailable_issuer_is_reported_and_not_taken_for_a_wrong_token(tmp_p
 
 
 @pytest.mark.parametrize(
+    "address",
+    [
+        "http://login.example/keys",
+        "http://127.0.0.1.login.example/keys",
+        "http://127.0.0.1@login.example/keys",
+        "ftp://127.0.0.1/keys",
+        "file:///etc/passwd",
+        "/keys",
+        "https://",
+        "http://[",
+        5,
+        ["http://127.0.0.1/keys"],
+    ],
+)
+def test_keys_at_an_address_that_settings_would_refuse_are_not_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, address: Any
+) -> None:
+    """The discovery document names it. The cause is logged once; cached keys stay valid for their hour."""
+    asked: list[str] = []
+    fetch = oidc._json
+
+    async def noted(client: httpx.AsyncClient, url: str) -> dict[str, Any]:
+        asked.append(url)
+        return await fetch(client, url)
+
+    monkeypatch.setattr(oidc, "_json", noted)
+    monkeypatch.setattr(oidc, "_BETWEEN_FETCHES_SECONDS", 0.0)
+    with running_issuer() as changed:
+        changed.keys_at = address
+        with pytest.raises(Unavailable):
+            read(tokens_of(changed, tmp_path), changed.token())
+        changed.keys_at = None
+        tokens = tokens_of(changed, tmp_path)
+        read(tokens, changed.token())
+        caplog.clear()
+        asked.clear()
+        changed.keys_at = address
+        for _ in range(3):
+            with pytest.raises(InvalidToken):
+                read(tokens, changed.token(headers={"kid": "made up"}))
+            read(tokens, changed.token())
+        assert asked == [f"{changed.url}/.well-known/openid-configuration"] * 3
+        (line,) = [each.getMessage() for each in caplog.records if each.name == "rowveil.oidc"]
+        assert repr(address) in line
+        assert "ROWVEIL_OIDC_JWKS_URL" in line
+        changed.keys_at = None
+        changed.add("new", "EdDSA", ed25519.Ed25519PrivateKey.generate())
+        read(tokens, changed.token("new", "EdDSA"))
+
+
+def test_in_production_keys_come_by_https_only(tmp_path: Path) -> None:
+    """An http address of this machine is accepted on a laptop, as in the settings."""
+    for loopback in (True, False):
+        keys = oidc.IssuerKeys("https://login.example", "", loopback)
+        assert keys._accepts("https://login.example/keys")
+        for address in ("http://localhost/keys", "http://[::1]:80/keys"):
+            assert keys._accepts(address) is loopback
+    production = Settings.model_construct(mode="production", oidc_issuer="https://login.example")
+    assert not Tokens(production)._keys._accepts("http://localhost/keys")
+
+
+@pytest.mark.parametrize(
     "settings",
     [
         {"oidc_audience": ""},

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,11 @@ def read_after_reclaim(task: dict[str, str]) -> dict[str, int]:
     paths = ("/proc/self/maps", "/proc/sys/vm/overcommit_memory", "/proc/cpuinfo", "/proc/stat")
     read = {path: len(Path(path).read_bytes()) for path in paths}
     return {**read, "libraries": len(threadpool_info()), "private": private_bytes() or 0}
+
+
+def write_files(task: dict[str, bytes]) -> dict[str, str]:
+    """Write files by their paths; return what each attempt gave."""
+    return {path: _outcome(partial(Path(path).write_bytes, content)) for path, content in task.items()}
 
 
 def core_limit(_: object) -> dict[str, int]:
@@ -121,6 +127,9 @@ def _tried(task: dict[str, Any]) -> dict[str, str]:
         "child": _fork,
         "kernels": lambda: (Path(os.environ["NUMBA_CACHE_DIR"]) / "rowveil-test").write_bytes(b""),
         "shared": lambda: Path(task["shared"]).write_bytes(b"a table"),
+        "link in the shared folder": lambda: Path(f"{task['shared']}.link").symlink_to(task["outside"]),
+        "hard link of a file outside": lambda: Path(f"{task['shared']}.hard").hardlink_to(task["outside"]),
+        "pipe in the shared folder": lambda: os.mkfifo(f"{task['shared']}.pipe"),
         "library": lambda: Path(os.__file__).read_bytes(),
     }
     return {name: _outcome(each) for name, each in tries.items()}

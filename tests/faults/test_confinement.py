@@ -92,6 +92,8 @@ def test_a_confined_worker_reaches_libraries_and_its_tables_only(
     with home(tmp_path) as task:
         free = run_in_worker(confined.attempt, task)
         (tmp_path / "outside").write_text("outside")
+        for name in ("link", "hard", "pipe"):
+            (tmp_path / "blobs" / f"table.{name}").unlink()
         found = run_in_worker(confined.attempt, task, Confinement((str(tmp_path / "blobs"),)))
     (cache_folder() / "rowveil-test").unlink()  # of the free one
     assert isinstance(free, dict)
@@ -99,6 +101,11 @@ def test_a_confined_worker_reaches_libraries_and_its_tables_only(
     refused = {name for name, done in free["main"].items() if done == "done"} - ALLOWED
     assert {"key", "database", "tcp", "udp", "unix", "program", "environment of the service"} <= refused
     assert {"mode", "owner", "times", "limit of the service", "processors of the service"} <= refused
+    assert {
+        "link in the shared folder",
+        "hard link of a file outside",
+        "pipe in the shared folder",
+    } <= refused
     for thread in ("main", "other"):
         assert {name for name, done in found[thread].items() if done == "done"} == ALLOWED
     assert (tmp_path / "outside").read_text() == "outside"

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from app.engine.progress_file import (
     read_progress,
 )
 from app.engine.worker_process import WorkerSetup
+from app.jobs.units.unit_runner import _write_progress
 from app.store.blobs.bucket import Bucket
 from app.worker.staging import StagingSetup
 from tests.faults import doings
@@ -416,6 +418,35 @@ def test_progress_is_read_as_it_was_reported(tmp_path: Path) -> None:
     path.unlink()
     path.mkdir()
     assert read_progress(path) is None
+
+
+@pytest.mark.parametrize("size", [0, 127, 129, 1 << 40])
+def test_a_progress_file_of_another_length_is_read_in_constant_memory(tmp_path: Path, size: int) -> None:
+    """Its worker can give it any length, up to that of a sparse file larger than memory."""
+    path = tmp_path / "progress"
+    make_progress_file(path)
+    os.truncate(path, size)
+    tracemalloc.start()
+    try:
+        assert read_progress(path) is None
+        assert not has_outlived_service(path)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 16
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_service_writes_no_map_of_a_file_that_a_worker_truncates(tmp_path: Path) -> None:
+    """A process ends with SIGBUS if it writes to the map of a file that has become shorter."""
+    path = tmp_path / "progress"
+    make_progress_file(path)
+    _write_progress(str(path), 0.5, "gathering")
+    assert read_progress(path) == Progress(0.5, "gathering", os.getpid())
+    os.truncate(path, 0)
+    _write_progress(str(path), 0.75, "gathering")
+    assert read_progress(path) is None
+    path.unlink()
+    _write_progress(str(path), 1.0, "gathering")
+    assert not path.exists()
 
 
 WRITE = """

@@ -1,9 +1,11 @@
 """Master keys change: what was sealed stays readable, under the new key alone."""
 
 import base64
+import os
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from datetime import date
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,12 +13,17 @@ import pytest
 from pydantic import SecretStr
 
 from app.__main__ import main
+from app.engine.sandbox import landlock_version
+from app.jobs.lifecycle import _confinement
+from app.settings import Settings
 from app.store.blobs.arrow_stream import read_table, write_table
-from app.store.blobs.sealed_files import BlobStore
+from app.store.blobs.header_journal import JournalRefused
+from app.store.blobs.sealed_files import BlobAccess, BlobStore
 from app.store.crypto.sealing import Binding, SealBroken, Sealer, webhook_context
 from app.webhooks.messages import Webhook
-from tests.faults import doings
+from tests.faults import confined, doings
 from tests.faults.conftest import Running, embedded, new_attack, people
+from tests.faults.test_confinement import linux, run_in_worker
 
 pytestmark = pytest.mark.faults
 
@@ -91,21 +98,207 @@ def test_without_the_key_that_sealed_the_service_does_not_start(start: Callable[
         start(workers=1, key=as_setting(NEW))
 
 
+TABLE = pa.table({"a": [1, 2, 3]})
+
+
+def stored_table(folder: Path) -> tuple[BlobAccess, BlobStore]:
+    """Write a blob under the old key; return its access, and the store of a rotation to the new key."""
+    access = BlobStore(folder, Sealer([OLD])).allocate()
+    write_table(access, TABLE)
+    return access, BlobStore(folder, Sealer([NEW, OLD]))
+
+
+def tear(path: Path) -> None:
+    """Leave a header as a power cut may leave it."""
+    path.write_bytes(b"RVBL\x01" + b"torn" + path.read_bytes()[9:])
+
+
+def former_journal(folder: Path, *lines: tuple[str, bytes]) -> Path:
+    """Write a journal as earlier versions wrote it."""
+    path = folder / "reseal.journal"
+    path.write_text("".join(f"{name} {header.hex()}\n" for name, header in lines))
+    return path
+
+
 def test_a_header_that_a_power_cut_tore_is_written_again(tmp_path: Path) -> None:
     """The journal has every header before the first of them is touched."""
-    table = pa.table({"a": [1, 2, 3]})
-    store = BlobStore(tmp_path, Sealer([OLD]))
-    access = store.allocate()
-    write_table(access, table)
-    rotating = BlobStore(tmp_path, Sealer([NEW, OLD]))
-    rotating._write_journal([(access.id, rotating._header(access.id, access.data_key))])
-    path = Path(access.path)
-    path.write_bytes(b"RVBL\x01" + b"torn" + path.read_bytes()[9:])
+    access, rotating = stored_table(tmp_path / "blobs")
+    rotating._journal.write([(access.id, rotating._header(access.id, access.data_key))])
+    assert (tmp_path / "reseal.journal").is_file()
+    assert access.id.encode() not in (tmp_path / "reseal.journal").read_bytes()
+    tear(Path(access.path))
     with pytest.raises(SealBroken):
         rotating.access_by_header(access.id)
     assert rotating.reseal() == 0
-    assert read_table(BlobStore(tmp_path, Sealer([NEW])).access_by_header(access.id)) == table
-    assert not list(tmp_path.glob("*.journal"))
+    assert read_table(BlobStore(tmp_path / "blobs", Sealer([NEW])).access_by_header(access.id)) == TABLE
+    assert not list(tmp_path.rglob("*.journal"))
+
+
+@pytest.mark.parametrize("trashed", [False, True])
+def test_an_interrupted_rotation_of_an_earlier_version_is_completed(tmp_path: Path, trashed: bool) -> None:
+    """Its journal is text in the folder of the blobs; all its headers open under the keys given."""
+    access, rotating = stored_table(tmp_path / "blobs")
+    path = Path(access.path)
+    if trashed:
+        rotating.trash.put(path, date(2026, 11, 30))
+        path = tmp_path / "blobs" / "trash" / "2026-11-30" / access.id
+    former_journal(
+        tmp_path / "blobs",
+        (access.id, rotating._header(access.id, access.data_key)),
+        ("0" * 32, rotating._header("0" * 32, bytes(32))),  # deleted meanwhile
+    )
+    tear(path)
+    assert rotating.reseal() == 0
+    assert read_table(BlobStore(tmp_path / "blobs", Sealer([NEW]))._open_header(access.id, path)) == TABLE
+    assert not list(tmp_path.rglob("*.journal"))
+
+
+Forge = Callable[[Path, BlobStore, BlobAccess], tuple[str, bytes]]
+
+FORGED: dict[str, Forge] = {
+    "an absolute path": lambda outside, store, access: (str(outside), store._header(access.id, bytes(32))),
+    "a path upwards": lambda outside, store, access: ("../outside", store._header(access.id, bytes(32))),
+    "code": lambda outside, store, access: (str(outside), b"import os"),
+    "a header of another blob": lambda outside, store, access: (
+        access.id,
+        store._header("0" * 32, bytes(32)),
+    ),
+    "a header under another key": lambda outside, store, access: (
+        access.id,
+        BlobStore(store.folder, Sealer([bytes(32)]))._header(access.id, bytes(32)),
+    ),
+    "a short header": lambda outside, store, access: (
+        access.id,
+        store._header(access.id, access.data_key)[:-1],
+    ),
+    "a long header": lambda outside, store, access: (
+        access.id,
+        store._header(access.id, access.data_key) + b"\0",
+    ),
+    "a header of a longer key": lambda outside, store, access: (
+        access.id,
+        store._header(access.id, bytes(33)),
+    ),
+    "capital digits": lambda outside, store, access: (
+        access.id[:-1] + "A",
+        store._header(access.id, access.data_key),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_a_journal_that_no_rotation_wrote_is_refused(tmp_path: Path, name: str) -> None:
+    """Nothing is written, also not the genuine line before the forged one."""
+    outside = tmp_path / "outside"
+    outside.write_bytes(b"RVBL\x01" + bytes(200))
+    access, rotating = stored_table(tmp_path / "blobs")
+    before = Path(access.path).read_bytes()
+    journal = former_journal(
+        tmp_path / "blobs",
+        (access.id, rotating._header(access.id, access.data_key)),
+        FORGED[name](outside, rotating, access),
+    )
+    with pytest.raises(JournalRefused, match=r"line 2 .*Nothing was written.*move it"):
+        rotating.reseal()
+    assert outside.read_bytes() == b"RVBL\x01" + bytes(200)
+    assert Path(access.path).read_bytes() == before
+    assert journal.is_file()
+    journal.unlink()
+    assert rotating.reseal() == 1
+
+
+@pytest.mark.parametrize("kind", ["a link", "a folder", "too long", "no text"])
+def test_a_journal_that_is_no_file_of_lines_is_refused(tmp_path: Path, kind: str) -> None:
+    """None of it is read into memory or followed."""
+    access, rotating = stored_table(tmp_path / "blobs")
+    journal = tmp_path / "blobs" / "reseal.journal"
+    if kind == "a link":
+        genuine = tmp_path / "genuine"
+        genuine.write_text(f"{access.id} {rotating._header(access.id, access.data_key).hex()}\n")
+        journal.symlink_to(genuine)
+    elif kind == "a folder":
+        journal.mkdir()
+    elif kind == "too long":
+        journal.touch()
+        os.truncate(journal, 1 << 40)  # sparse
+    else:
+        journal.write_bytes(bytes(range(256)))
+    with pytest.raises(JournalRefused, match="is not the journal of a rotation"):
+        rotating.reseal()
+
+
+def test_a_sealed_journal_that_was_changed_or_has_another_key_is_refused(tmp_path: Path) -> None:
+    access, rotating = stored_table(tmp_path / "blobs")
+    rotating._journal.write([(access.id, rotating._header(access.id, access.data_key))])
+    path = tmp_path / "reseal.journal"
+    with pytest.raises(JournalRefused, match=r"not among the keys given.*Give all master keys"):
+        BlobStore(tmp_path / "blobs", Sealer([OLD])).reseal()
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(JournalRefused, match="was changed or moved"):
+        rotating.reseal()
+
+
+@pytest.mark.parametrize("kind", ["a link", "a folder that is a link", "another file", "a folder"])
+def test_a_header_goes_to_a_blob_only(tmp_path: Path, kind: str) -> None:
+    """A file in the place of a blob keeps its content, and no link is followed."""
+    access, rotating = stored_table(tmp_path / "blobs")
+    path, outside = Path(access.path), tmp_path / "outside" / access.id
+    outside.parent.mkdir()
+    content = b"RVBL\x01" + bytes(200)
+    if kind == "another file":
+        content = b"#!/bin/sh\n" + bytes(200)
+    outside.write_bytes(content)
+    path.unlink()
+    if kind == "a link":
+        path.symlink_to(outside)
+    elif kind == "a folder that is a link":
+        path.parent.rmdir()
+        path.parent.symlink_to(outside.parent)
+    elif kind == "another file":
+        outside.rename(path)
+        outside = path
+    else:
+        path.mkdir()
+    former_journal(tmp_path / "blobs", (access.id, rotating._header(access.id, access.data_key)))
+    with pytest.raises(JournalRefused, match="repeat `rowveil rotate-keys`"):
+        rotating.reseal()
+    assert outside.read_bytes() == content
+
+
+@linux
+def test_code_in_a_worker_writes_no_file_by_the_journal_of_a_rotation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It cannot write the journal, and the command refuses one in the place of earlier versions."""
+    if not landlock_version():
+        pytest.skip("this kernel has no Landlock")
+    home, program = tmp_path / "home", tmp_path / "program.py"
+    home.mkdir()
+    program.write_text("print('as its author wrote it')\n")
+    monkeypatch.setenv("ROWVEIL_HOME", str(home))
+    monkeypatch.setenv("ROWVEIL_KEY", as_setting(NEW, OLD).get_secret_value())
+    forged = f"{program} {b'import os#'.hex()}\n".encode()
+    paths = [str(home / "reseal.journal"), str(home / "blobs" / "reseal.journal")]
+    found = run_in_worker(
+        confined.write_files, dict.fromkeys(paths, forged), _confinement(Settings(home=home))
+    )
+    assert found == {paths[0]: "PermissionError", paths[1]: "done"}
+    assert main(["rotate-keys"]) == 1
+    message = capsys.readouterr().err
+    assert "line 1 is not the id of a blob and a header" in message
+    assert "move it out of the folder" in message
+    assert program.read_text() == "print('as its author wrote it')\n"
+    Path(paths[1]).unlink()
+    assert main(["rotate-keys"]) == 0
+
+
+def test_a_folder_in_the_place_of_a_blob_is_named(tmp_path: Path) -> None:
+    """A worker can make one: the command says what to do."""
+    _, rotating = stored_table(tmp_path / "blobs")
+    (tmp_path / "blobs" / "00" / "folder").mkdir(parents=True)
+    with pytest.raises(SealBroken, match="folder' is a folder, where only blobs are: move it away"):
+        rotating.reseal()
 
 
 def test_a_blob_under_an_unknown_key_stops_the_rotation(tmp_path: Path) -> None:

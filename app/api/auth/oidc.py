@@ -12,6 +12,7 @@ of Keycloak and Amazon Cognito).
 """
 
 import asyncio
+import logging
 import re
 import time
 from collections.abc import Mapping
@@ -23,7 +24,9 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 from app.callers import SCOPES, Caller, token_owner
 from app.errors import InvalidToken, Unavailable
-from app.settings import Settings
+from app.settings import Settings, is_issuer_address
+
+_log = logging.getLogger("rowveil.oidc")
 
 _DISCOVERY = "/.well-known/openid-configuration"
 
@@ -60,7 +63,8 @@ class Tokens:
     def __init__(self, settings: Settings) -> None:
         """Fetch nothing yet, so that the service can start while its issuer is unavailable."""
         self._settings = settings
-        self._keys = IssuerKeys(settings.oidc_issuer, settings.oidc_jwks_url)
+        loopback = settings.mode != "production"
+        self._keys = IssuerKeys(settings.oidc_issuer, settings.oidc_jwks_url, loopback)
 
     async def caller(self, token: str) -> Caller:
         """Return the caller that the token identifies.
@@ -148,10 +152,23 @@ class IssuerKeys:
     seconds, so that tokens with made-up key ids cause no load.
     """
 
-    def __init__(self, issuer: str, url: str) -> None:
-        """``url``: of the key set; empty: taken from the issuer's discovery document."""
+    def __init__(self, issuer: str, url: str, loopback: bool) -> None:
+        """Fetch nothing yet.
+
+        Parameters
+        ----------
+        issuer
+            Address of the issuer.
+        url
+            Address of the key set; empty: taken from the issuer's discovery document.
+        loopback
+            Whether that document may name an http address of this machine.
+        """
         self._issuer = issuer
         self._url = url
+        self._loopback = loopback
+        self._refused: object = None
+        """Address of the key set that was refused last, and logged."""
         self._keys: dict[str, jwt.PyJWK] = {}
         self._fetched = self._tried = -float("inf")
         self._fetching = asyncio.Lock()
@@ -177,6 +194,8 @@ class IssuerKeys:
                     if discovery.get("issuer") != self._issuer:
                         return
                     url = discovery["jwks_uri"]
+                    if not self._accepts(url):
+                        return
                 published = (await _json(client, url))["keys"]
             self._keys = {
                 key.key_id: key for key in map(_usable, published) if key is not None and key.key_id
@@ -184,6 +203,23 @@ class IssuerKeys:
             self._fetched = time.monotonic()
         except (httpx.HTTPError, ValueError, KeyError, TypeError, AttributeError):
             return  # cached keys remain valid for their hour
+
+    def _accepts(self, url: object) -> bool:
+        """Whether the address may give keys, as in the settings. One that may not is logged once.
+
+        Over http anyone in the network could give keys of their own.
+        """
+        if isinstance(url, str) and is_issuer_address(url, self._loopback):
+            self._refused = None
+            return True
+        if url != self._refused:
+            self._refused = url
+            _log.error(
+                "the keys of the issuer %s are not fetched: its discovery document names jwks_uri %.200r, "
+                "which is not an https:// address; correct the document, or set ROWVEIL_OIDC_JWKS_URL",
+                *(self._issuer, url),
+            )
+        return False
 
     @staticmethod
     def _is_over(since: float, seconds: float) -> bool:

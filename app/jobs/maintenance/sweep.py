@@ -1,7 +1,6 @@
 """Sweep of the shared folder: blobs that no row names go to the trash, what dead services left is deleted."""
 
 import logging
-import shutil
 from collections.abc import Collection
 from datetime import date, timedelta
 from pathlib import Path
@@ -11,6 +10,7 @@ from app.errors import StorageFull, Unavailable
 from app.jobs.maintenance.lease import Lease
 from app.store.blobs.bucket import BucketUnusable
 from app.store.blobs.bucket_blobs import BucketBlobs
+from app.store.blobs.folder_removal import remove_folder
 from app.store.blobs.sealed_files import DRAFT, PART, BlobStore, owner_of
 from app.store.sql import jobs, replicas
 from app.store.sql.audit.trail import AuditTrail
@@ -130,7 +130,7 @@ class Sweeper:
             _unlink(path)
         for path in spools:
             if path.name not in running:
-                shutil.rmtree(path, ignore_errors=True)
+                remove_folder(path)
         if self._bucket is not None:
             self._bucket.sweep_others(running, lambda blob: _ownerless(blob, alive, unnamed))
         return True

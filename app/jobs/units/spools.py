@@ -1,12 +1,12 @@
 """Spools that the units of a running job share, in the shared folder or in the bucket. All calls block."""
 
 import contextlib
-import shutil
 from collections import Counter
 from collections.abc import Iterable
 from typing import Protocol
 
 from app.store.blobs.bucket import Bucket
+from app.store.blobs.folder_removal import remove_folder
 from app.worker.staging import spool_key
 from app.worker.tasks import SwapTask
 
@@ -52,7 +52,7 @@ class FolderSpools:
 
     def close(self, job: SwapTask) -> None:
         """Delete the folder."""
-        shutil.rmtree(job.spool_folder, ignore_errors=True)
+        remove_folder(job.spool_folder)
 
 
 class BucketSpools:

@@ -10,17 +10,27 @@ A job that may be divided loses only the tasks of a lost worker: they are starte
 """
 
 import asyncio
-import contextlib
 import logging
+import os
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
+from pathlib import Path
 from typing import Any
 
-from app.engine.engine import CANCELLED, CLUSTER_LOST, TIME_LIMIT, Engine, Failure, Outcome, TaskFunction
-from app.engine.progress_file import ProgressFile
+from app.engine.engine import (
+    CANCELLED,
+    CLUSTER_LOST,
+    TIME_LIMIT,
+    Engine,
+    Failure,
+    Outcome,
+    Progress,
+    TaskFunction,
+)
+from app.engine.progress_file import write_progress
 from app.engine.worker_process import failure_of
 from app.jobs.units.repeated_tasks import LOST, RepeatedTasks, RepeatPolicy, Step, Stop
 from app.jobs.units.spools import FolderSpools, Spools
@@ -442,6 +452,5 @@ def _piece_spool(number: int) -> str:
 
 
 def _write_progress(progress_path: str, fraction: float, stage: str) -> None:
-    """Write the share of the job that is done. Blocking."""
-    with contextlib.suppress(OSError), ProgressFile(progress_path) as progress:  # the job may have ended
-        progress(fraction, stage)
+    """Write the share of the job that is done; nothing happens if the job has ended. Blocking."""
+    write_progress(Path(progress_path), Progress(fraction, stage, os.getpid()))

@@ -1,10 +1,16 @@
-"""Arrow tables in sealed blobs or in rows, as an Arrow IPC stream."""
+"""Arrow tables in sealed blobs or in rows, as an Arrow IPC stream.
+
+A worker has written them, so `read_table` and `TableReader`, with which the service reads, check all
+offsets, indices and texts. Arrow reads outside of its memory where they are wrong. `BlobTable`, with which
+workers read the fields that they need, does not check them.
+"""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
@@ -18,6 +24,7 @@ from app.store.blobs.reading import open_blob
 from app.store.blobs.sealed_files import BlobAccess, SealedWriter
 from app.store.blobs.selected_fields import can_select
 from app.store.blobs.small_threads import submit
+from app.store.crypto.sealing import SealBroken
 
 _BATCH_ROWS = 65_536  # rows that a reader in bounded memory holds
 
@@ -61,18 +68,37 @@ def table_bytes(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> bytes:
 
 
 def read_table(access: BlobAccess) -> pa.Table:
-    """Read the whole table; its columns are views of the one buffer that holds the decrypted blob."""
-    with open_blob(access) as reader:
-        return pa.ipc.open_stream(reader.read_whole()).read_all()
+    """Read the whole table; its columns are views of the one buffer that holds the decrypted blob.
+
+    Raises BlobMissing, SealBroken.
+    """
+    with open_blob(access) as reader, _damage_reported(access):
+        table = pa.ipc.open_stream(reader.read_whole()).read_all()
+        table.validate(full=True)
+        return table
+
+
+@contextmanager
+def _damage_reported(access: BlobAccess) -> Iterator[None]:
+    """Raise SealBroken where Arrow finds the stream damaged, without Arrow's words: they may have values."""
+    try:
+        yield
+    except (pa.ArrowException, ValueError, OverflowError, RecursionError, OSError) as error:
+        if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno is not None):
+            raise  # not of the content: Arrow's own errors of input have no number
+        name = f"blob {access.id}" if access.id else "a small table"
+        raise SealBroken(f"{name} has no valid Arrow table: its writer was faulty or hostile") from None
 
 
 class TableReader:
-    """Iterator over the batches of a stored table, in bounded memory."""
+    """Iterator over the batches of a stored table, in bounded memory. Raises BlobMissing, SealBroken."""
 
     def __init__(self, access: BlobAccess) -> None:
+        self._access = access
         self._file = buffered(access)
         try:
-            self._stream = pa.ipc.open_stream(self._file)
+            with _damage_reported(access):
+                self._stream = pa.ipc.open_stream(self._file)
         except BaseException:
             self._file.close()
             raise
@@ -82,7 +108,10 @@ class TableReader:
         return self
 
     def __next__(self) -> pa.RecordBatch:
-        return self._stream.read_next_batch()
+        with _damage_reported(self._access):
+            batch = self._stream.read_next_batch()
+            batch.validate(full=True)
+        return batch
 
     def close(self) -> None:
         """Close the file."""

@@ -50,6 +50,16 @@ from typing_extensions import Buffer
 from app.store.blobs.bucket import Bucket
 from app.store.blobs.disk_space import reserve
 from app.store.blobs.folder_flush import flush_folder
+from app.store.blobs.header_journal import (
+    DATA_KEY_BYTES,
+    HEADER_BYTES,
+    LENGTH_BYTES,
+    MAGIC,
+    MOST_HEADERS,
+    HeaderJournal,
+    Headers,
+    write_header,
+)
 from app.store.blobs.trash import Trash
 from app.store.crypto.sealing import Binding, SealBroken, Sealer, SealUnbound
 
@@ -57,8 +67,6 @@ CHUNK = 2**20
 
 TAG_BYTES = 16
 """Bytes that the seal of a chunk adds to it."""
-
-_MAGIC = b"RVBL\x01"
 
 DRAFT = ".draft"
 """Suffix of a file that is still being written."""
@@ -74,9 +82,6 @@ _OWNER = 12
 
 NOBODY = "0" * _OWNER
 """Owner of a blob that no replica made."""
-
-_RESEAL_BATCH = 1000
-"""Headers that one journal holds."""
 
 _FLUSH_BYTES = 1 << 25
 """Written bytes after which a flush is started."""
@@ -125,13 +130,13 @@ class BlobStore:
         self.folder = folder
         self.trash = Trash(folder / "trash")
         """Blobs that a sweep found to be named by no row."""
-        self._journal = folder / "reseal.journal"
         self._sealer = sealer
+        self._journal = HeaderJournal(folder, sealer, self._is_header)
 
     def allocate(self, owner: str = NOBODY) -> BlobAccess:
         """Allocate a blob to write; ``owner`` is the replica's id, 12 hex digits."""
         blob_id = secrets.token_hex(16 - _OWNER // 2) + owner
-        data_key = secrets.token_bytes(32)
+        data_key = secrets.token_bytes(DATA_KEY_BYTES)
         return BlobAccess(blob_id, str(self._path(blob_id)), self._header(blob_id, data_key), data_key)
 
     def seal_key(self, access: BlobAccess, binding: Binding) -> bytes:
@@ -222,20 +227,20 @@ class BlobStore:
 
         The chunks and the data keys stay the same, so readers are not disturbed. A header keeps its length
         and is overwritten in place. Before that, all new headers are written to a journal, so that the next
-        call repairs a header torn by a power cut. Drafts have no header yet, and parts never have one. Blobs
-        in the trash are sealed again too, so that they open if they are taken back. A blob in the trash whose
-        key is missing is skipped, because no row names it.
+        call repairs a header torn by a power cut: see `app.store.blobs.header_journal`. Drafts have no header
+        yet, and parts never have one. Blobs in the trash are sealed again too, so that they open if they are
+        taken back. A blob in the trash whose key is missing is skipped, because no row names it.
 
-        Raises SealBroken: the key of a blob outside the trash is missing.
+        Raises SealBroken: the key of a blob outside the trash is missing; JournalRefused.
         """
         self._apply_journal()
         resealed = 0
         stored = (path for path in self.folder.glob("??/*") if not path.name.endswith((DRAFT, PART)))
         paths = chain(stored, self.trash.files())
-        while batch := list(islice(paths, _RESEAL_BATCH)):
-            changes = [change for path in batch if (change := self._resealed(path)) is not None]
+        while batch := list(islice(paths, MOST_HEADERS)):
+            changes: Headers = [change for path in batch if (change := self._resealed(path)) is not None]
             if changes:
-                self._write_journal(changes)
+                self._journal.write(changes)
                 self._apply_journal()
             resealed += len(changes)
         return resealed
@@ -250,40 +255,33 @@ class BlobStore:
             if path.is_relative_to(self.trash.folder):
                 return None
             raise
-        if self._sealer.is_current(access.header[len(_MAGIC) + 2 :]):
+        if self._sealer.is_current(access.header[len(MAGIC) + LENGTH_BYTES :]):
             return None
         return access.id, self._header(access.id, access.data_key)
 
-    def _write_journal(self, changes: list[tuple[str, bytes]]) -> None:
-        text = "".join(f"{blob_id} {header.hex()}\n" for blob_id, header in changes)
-        draft = self._journal.with_suffix(DRAFT)
-        with os.fdopen(os.open(draft, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "w") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.rename(self._journal)
-        flush_folder(self.folder)
-
     def _apply_journal(self) -> None:
-        """Write the headers of the journal. Idempotent: each call writes the same bytes."""
-        if not self._journal.is_file():
-            return
-        for line in self._journal.read_text().splitlines():
-            blob_id, _, header = line.partition(" ")
-            try:
-                handle = os.open(self.trash.find(blob_id) or self._path(blob_id), os.O_WRONLY)
-            except FileNotFoundError:  # deleted meanwhile
-                continue
-            try:
-                os.pwrite(handle, bytes.fromhex(header), 0)
-                os.fsync(handle)
-            finally:
-                os.close(handle)
-        self._journal.unlink()
+        """Write the headers of the journal. Idempotent: each call writes the same bytes.
+
+        Raises JournalRefused: a line of it, or a file that it names, is not as a rotation leaves it.
+        """
+        for blob_id, header in [*self._journal.read_former(), *self._journal.read()]:
+            stored = self.trash.find(blob_id) or self._path(blob_id)
+            write_header(self.folder, stored.relative_to(self.folder).parts, header)
+        self._journal.delete()
+
+    def _is_header(self, blob_id: str, header: bytes) -> bool:
+        """Whether the bytes are a header of the blob under one of the master keys."""
+        start = MAGIC + (HEADER_BYTES - len(MAGIC) - LENGTH_BYTES).to_bytes(LENGTH_BYTES, "big")
+        if len(header) != HEADER_BYTES or not header.startswith(start):
+            return False
+        try:
+            return len(self._sealer.open(header[len(start) :], _context(blob_id))) == DATA_KEY_BYTES
+        except SealBroken:
+            return False
 
     def _header(self, blob_id: str, data_key: bytes) -> bytes:
         sealed = self._sealer.seal(data_key, _context(blob_id))
-        return _MAGIC + len(sealed).to_bytes(2, "big") + sealed
+        return MAGIC + len(sealed).to_bytes(LENGTH_BYTES, "big") + sealed
 
     def _path(self, blob_id: str) -> Path:
         return self.folder / blob_id[:2] / blob_id
@@ -298,11 +296,13 @@ def _read_header(blob_id: str, path: Path) -> tuple[bytes, bytes]:
     """Return the start of the file and the sealed data key after it. Raises BlobMissing, SealBroken."""
     try:
         with path.open("rb") as file:
-            start = file.read(len(_MAGIC) + 2)
-            sealed = file.read(int.from_bytes(start[len(_MAGIC) :], "big"))
+            start = file.read(len(MAGIC) + LENGTH_BYTES)
+            sealed = file.read(int.from_bytes(start[len(MAGIC) :], "big"))
     except FileNotFoundError as error:
         raise BlobMissing(f"blob {blob_id} is not in the store") from error
-    if not start.startswith(_MAGIC):
+    except IsADirectoryError:
+        raise SealBroken(f"{str(path)!r} is a folder, where only blobs are: move it away") from None
+    if not start.startswith(MAGIC):
         raise SealBroken(f"blob {blob_id} does not start as a blob of this version")
     return start, sealed
 

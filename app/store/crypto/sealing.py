@@ -36,6 +36,8 @@ _NONCE = slice(9, 21)
 
 _BODY = slice(21, None)
 
+_TAG_BYTES = 16
+
 _ALGORITHM = "Ed25519"
 
 
@@ -68,6 +70,11 @@ class Binding:
         """Return the fields in their order."""
         fields = [self.purpose, self.kind, self.row, self.owner, self.project, self.blob]
         return fields if self.terms is None else [*fields, self.terms]
+
+
+def sealed_bytes(size: int) -> int:
+    """Return the bytes of a sealed value whose plain value has ``size`` bytes."""
+    return _BODY.start + size + _TAG_BYTES
 
 
 def unbound_context(purpose: str, job_id: str) -> str:

@@ -1,6 +1,7 @@
 """Stores whose tables are in a bucket: pairing, sweep, adoption, rotation, and a bucket that is away."""
 
 import errno
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from app.__main__ import main
 from app.engine.progress_file import ProgressFile, make_progress_file
+from app.ids import new_id
 from app.jobs.maintenance.health import HealthCheck
 from app.jobs.progress import ProgressSender, shared_progress
 from app.jobs.stores import Stores
@@ -17,6 +19,7 @@ from app.store.blobs.arrow_stream import read_table, write_table
 from app.store.blobs.bucket import Bucket, BucketUnusable
 from app.store.blobs.bucket_blobs import BucketBlobs
 from app.store.blobs.marks import delete_mark, read_mark
+from app.store.crypto.sealing import Sealer
 from app.store.sql.bindings import buffer_binding
 from app.store.sql.deployment import StorageMismatch, StorageUnusable
 from app.store.sql.models import Buffer
@@ -227,6 +230,38 @@ def test_another_replica_sees_the_progress_of_a_job(
     here.unlink()
     sender.send()
     assert (read(there), bucket.objects("progress")) == (None, [])
+
+
+def test_only_progress_is_sent_of_the_folder_of_progress_files(bucket: Bucket, tmp_path: Path) -> None:
+    """Workers may write there: long files, folders and other names stay on this machine."""
+    good = tmp_path / f"{new_id()}.1"
+    make_progress_file(good)
+    for name, size in (
+        ("job.2", 1 << 40),
+        ("job.3", 127),
+        ("job", 128),
+        ("a b.1", 128),
+        (f"{'a' * 99}.1", 128),
+    ):
+        (tmp_path / name).touch()
+        os.truncate(tmp_path / name, size)
+    (tmp_path / "job.4").mkdir()
+    (Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.5"))).write_bytes(bytes(128))
+    sender = ProgressSender(bucket, tmp_path)
+    sender.send()
+    assert [found.key for found in bucket.objects("progress")] == [f"progress/{good.name}"]
+    os.truncate(good, 1 << 40)
+    sender.send()
+    assert bucket.objects("progress") == []
+
+
+def test_long_progress_of_another_replica_is_read_in_part(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An earlier version sends files of any length."""
+    bucket.put("progress/job.1", bytes(1 << 20))
+    monkeypatch.setattr(Bucket, "get", None)
+    assert shared_progress(BucketBlobs(bucket, tmp_path, Sealer([bytes(32)])))(tmp_path / "job.1") is None
 
 
 def test_an_upload_is_a_file_where_the_workers_are_on_this_machine(

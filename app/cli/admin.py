@@ -30,7 +30,7 @@ from app.store.sql.audit.anchor import AnchorUnreadable, kept_anchors
 from app.store.sql.audit.checkpoints import Anchor, add_checkpoint
 from app.store.sql.audit.fold import CHAINS_SINCE, fold
 from app.store.sql.audit.trail import AuditTrail
-from app.store.sql.audit.verification import verify
+from app.store.sql.audit.verification import AuditNotIntact, verify
 from app.store.sql.connection.engines import shown_url
 from app.store.sql.connection.errors import DatabaseUnusable
 from app.store.sql.db import Database
@@ -50,6 +50,7 @@ _REFUSED = (
     KeyUnreadable,
     SealBroken,
     AnchorUnreadable,
+    AuditNotIntact,
     StorageInUse,
     StorageMismatch,
     StorageUnusable,
@@ -67,7 +68,11 @@ def administer(settings: Settings, given: argparse.Namespace) -> int:
             if given.command == "audit":
                 return _verify(settings, database, audit, given.anchor or [])
             if given.command == "ledger":
-                return _verify_ledger(database) if given.verify else _ledger(database, given.source)
+                return (
+                    _verify_ledger(settings, database, audit)
+                    if given.verify
+                    else _ledger(database, given.source)
+                )
             if given.command == "rotate-keys":
                 return _rotate(settings, database, sealer, audit)
             if given.command == "reseal":
@@ -233,12 +238,19 @@ def _ledger(database: Database, source: str | None) -> int:
         after = entries[-1].id
 
 
-def _verify_ledger(database: Database) -> int:
+def _verify_ledger(settings: Settings, database: Database, audit: AuditTrail) -> int:
+    """Compare the ledger with the audit log, which is verified first: its lines are the evidence."""
+    signer, anchors = Signer(load_signing_key(settings)), kept_anchors(settings.home)
     with database.read() as session:
+        verdict = verify(session, audit.key, signer, *anchors)
         faulty = ledger.unrecorded(session)
+    if verdict.fault:
+        print(
+            f"the audit is not intact: {verdict.fault}. The ledger cannot be verified by it", file=sys.stderr
+        )
     for job in faulty:
         print(f"the ledger's entry of job {job} was changed, removed or added", file=sys.stderr)
-    if faulty:
+    if faulty or verdict.fault:
         return 1
     print("every entry of the ledger is as the audit log has it")
     return 0
@@ -269,6 +281,8 @@ def _migrate(settings: Settings, to: str | None) -> int:
         lock = None if database.shared else lock_home(settings.home)
 
         def prepare(undone: Collection[str]) -> None:
+            if CHAINS_SINCE in undone:
+                _refuse_altered(settings, database, audit)
             if ISSUERS_SINCE in undone:
                 renamed = forget_issuer(settings, database, sealer, audit, _operator())
                 print(f"owners without their issuer, as an older version expects them: {renamed.rows} rows.")
@@ -294,6 +308,17 @@ def _migrate(settings: Settings, to: str | None) -> int:
     return 0
 
 
+def _refuse_altered(settings: Settings, database: Database, audit: AuditTrail) -> None:
+    """Raise AuditNotIntact if a line was altered: the copy for an older version gives all lines new HMACs."""
+    with database.read() as session:
+        verdict = verify(session, audit.key, Signer(load_signing_key(settings)))
+    if verdict.fault:
+        raise AuditNotIntact(
+            f"the audit is not intact: {verdict.fault}. An older version would take it for intact, because "
+            "its lines are copied with new HMACs. Restore a backup that is, or keep this version"
+        )
+
+
 def _reseal(settings: Settings, database: Database, sealer: Sealer, audit: AuditTrail) -> int:
     lock = None if database.shared else lock_home(settings.home)
     try:
@@ -304,6 +329,8 @@ def _reseal(settings: Settings, database: Database, sealer: Sealer, audit: Audit
         if lock is not None:
             os.close(lock)
     print(f"sealed to their rows: {done.values} values.")
+    if done.early_lines:
+        print(f"lines of the audit without an HMAC, in a checkpoint as they are: {done.early_lines}.")
     if done.unopened:
         print(f"{done.unopened} values do not open, or their table is missing; they stay as they are.")
     if renamed.rows or renamed.unopened:

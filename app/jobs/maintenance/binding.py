@@ -9,7 +9,9 @@ from app.settings import Settings
 from app.store.blobs.marks import Place, delete_mark, read_mark, replace_mark
 from app.store.blobs.places import open_blobs, place_of
 from app.store.blobs.sealed_files import BlobStore
-from app.store.crypto.sealing import Sealer
+from app.store.crypto.key_files import load_signing_key
+from app.store.crypto.sealing import Sealer, Signer
+from app.store.sql.audit.checkpoints import newest_checkpoint, vouch_for_early_lines
 from app.store.sql.audit.trail import AuditTrail
 from app.store.sql.db import Database
 from app.store.sql.deployment import usable
@@ -33,12 +35,15 @@ _LOCK = 0x726F7762  # "rowb": id of the advisory lock of the resealing
 _log = logging.getLogger("rowveil.storage")
 
 
-def bind_once(database: Database, sealer: Sealer, blobs: BlobStore, audit: AuditTrail, place: Place) -> None:
+def bind_once(
+    database: Database, sealer: Sealer, signer: Signer, blobs: BlobStore, audit: AuditTrail, place: Place
+) -> None:
     """Bind the values of the database to their rows, unless that has been done with this folder.
 
     The folder has a file that says so, and not the database: otherwise anyone who can write to the database
     could have rows that they have changed bound again. If the file is of a version that did not bind terms,
-    only these are bound. Raises StorageUnusable, Unavailable.
+    only these are bound. Without the file, lines of the audit log from before there were HMACs get a
+    checkpoint that vouches for them. Raises StorageUnusable, Unavailable.
     """
     with usable(place):
         if read_mark(place, _FILE) == _TEXT:
@@ -47,6 +52,10 @@ def bind_once(database: Database, sealer: Sealer, blobs: BlobStore, audit: Audit
             mark = read_mark(place, _FILE)
             if mark == _TEXT:  # another replica was faster
                 return
+            if mark is None:
+                with database.write() as session:
+                    if newest_checkpoint(session) is None:
+                        vouch_for_early_lines(session, audit.key, signer, moment(session))
             binder = Binder(database, sealer, blobs)
             done = binder.bind() if mark is None else binder.bind_terms()
             if done.values or done.unopened:
@@ -63,6 +72,7 @@ def reseal(
 ) -> Resealed:
     """Bind the values of a database that was restored from an older version. Raises StorageInUse.
 
+    Lines of its audit log without any HMAC get a checkpoint that vouches for them as they are.
     The caller makes sure that no other process works on an embedded database.
     """
     place = place_of(settings)
@@ -70,6 +80,9 @@ def reseal(
         refuse_in_use(settings, database, session)
     with usable(place), database.only_one(_LOCK):
         done = Binder(database, sealer, open_blobs(settings, sealer)).bind()
+        with database.write() as session:
+            signer = Signer(load_signing_key(settings))
+            done.early_lines = vouch_for_early_lines(session, audit.key, signer, moment(session))
         _note(database, audit, operator, done)
         replace_mark(place, _FILE, _TEXT)
     return done

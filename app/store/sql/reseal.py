@@ -54,6 +54,8 @@ class Resealed:
     """Values that were sealed again."""
     unopened: int = 0
     """Values that did not open, or whose table is missing; they stay as they are."""
+    early_lines: int = 0
+    """Lines of the audit log without an HMAC for which a new checkpoint vouches."""
 
 
 @dataclass(slots=True)

@@ -18,7 +18,15 @@ from app.cli.streams import print_failure, shown
 from app.errors import AppError
 from app.jobs.api_keys import ApiKeys, NewKey
 from app.jobs.maintenance.adoption import Adoption, StorageInUse, adopt
-from app.jobs.maintenance.binding import BOUND_SINCE, TERMS_SINCE, reseal, unbind, unbind_terms
+from app.jobs.maintenance.binding import (
+    BOUND_SINCE,
+    MESSAGES_SINCE,
+    TERMS_SINCE,
+    reseal,
+    unbind,
+    unbind_messages,
+    unbind_terms,
+)
 from app.jobs.maintenance.issuers import ISSUERS_SINCE, forget_issuer, name_issuer
 from app.jobs.stores import HomeInUse, lock_home, open_keys
 from app.settings import Settings
@@ -288,6 +296,9 @@ def _migrate(settings: Settings, to: str | None) -> int:
                 print(f"owners without their issuer, as an older version expects them: {renamed.rows} rows.")
                 if renamed.unopened:
                     print(f"{renamed.unopened} rows do not open; they keep their owners.")
+            if MESSAGES_SINCE in undone:
+                done = unbind_messages(settings, database, sealer, audit, _operator())
+                print(f"messages to webhooks, as an older version expects them: {done.values} values.")
             if TERMS_SINCE in undone:
                 done = unbind_terms(settings, database, sealer, audit, _operator())
                 print(f"seeds without terms, as an older version expects them: {done.values} values.")

@@ -18,7 +18,15 @@ from app.cli.streams import print_failure, shown
 from app.errors import AppError
 from app.jobs.api_keys import ApiKeys, NewKey
 from app.jobs.maintenance.adoption import Adoption, StorageInUse, adopt
-from app.jobs.maintenance.binding import BOUND_SINCE, TERMS_SINCE, reseal, unbind, unbind_terms
+from app.jobs.maintenance.binding import (
+    BOUND_SINCE,
+    MESSAGES_SINCE,
+    TERMS_SINCE,
+    reseal,
+    unbind,
+    unbind_messages,
+    unbind_terms,
+)
 from app.jobs.maintenance.issuers import ISSUERS_SINCE, forget_issuer, name_issuer
 from app.jobs.releases.stated_epsilon import stated_epsilon
 from app.jobs.stores import HomeInUse, lock_home, open_keys
@@ -31,7 +39,7 @@ from app.store.sql.audit.anchor import AnchorUnreadable, kept_anchors
 from app.store.sql.audit.checkpoints import Anchor, add_checkpoint
 from app.store.sql.audit.fold import CHAINS_SINCE, fold
 from app.store.sql.audit.trail import AuditTrail
-from app.store.sql.audit.verification import verify
+from app.store.sql.audit.verification import AuditNotIntact, verify
 from app.store.sql.connection.engines import shown_url
 from app.store.sql.connection.errors import DatabaseUnusable
 from app.store.sql.db import Database
@@ -52,6 +60,7 @@ _REFUSED = (
     KeyUnreadable,
     SealBroken,
     AnchorUnreadable,
+    AuditNotIntact,
     StorageInUse,
     StorageMismatch,
     StorageUnusable,
@@ -69,7 +78,11 @@ def administer(settings: Settings, given: argparse.Namespace) -> int:
             if given.command == "audit":
                 return _verify(settings, database, audit, given.anchor or [])
             if given.command == "ledger":
-                return _verify_ledger(database) if given.verify else _ledger(database, given.source)
+                return (
+                    _verify_ledger(settings, database, audit)
+                    if given.verify
+                    else _ledger(database, given.source)
+                )
             if given.command == "rotate-keys":
                 return _rotate(settings, database, sealer, audit)
             if given.command == "reseal":
@@ -238,12 +251,19 @@ def _ledger(database: Database, source: str | None) -> int:
         after = entries[-1].id
 
 
-def _verify_ledger(database: Database) -> int:
+def _verify_ledger(settings: Settings, database: Database, audit: AuditTrail) -> int:
+    """Compare the ledger with the audit log, which is verified first: its lines are the evidence."""
+    signer, anchors = Signer(load_signing_key(settings)), kept_anchors(settings.home)
     with database.read() as session:
+        verdict = verify(session, audit.key, signer, *anchors)
         faulty = ledger.unrecorded(session)
+    if verdict.fault:
+        print(
+            f"the audit is not intact: {verdict.fault}. The ledger cannot be verified by it", file=sys.stderr
+        )
     for job in faulty:
         print(f"the ledger's entry of job {job} was changed, removed or added", file=sys.stderr)
-    if faulty:
+    if faulty or verdict.fault:
         return 1
     print("every entry of the ledger is as the audit log has it")
     return 0
@@ -274,11 +294,16 @@ def _migrate(settings: Settings, to: str | None) -> int:
         lock = None if database.shared else lock_home(settings.home)
 
         def prepare(undone: Collection[str]) -> None:
+            if CHAINS_SINCE in undone:
+                _refuse_altered(settings, database, audit)
             if ISSUERS_SINCE in undone:
                 renamed = forget_issuer(settings, database, sealer, audit, _operator())
                 print(f"owners without their issuer, as an older version expects them: {renamed.rows} rows.")
                 if renamed.unopened:
                     print(f"{renamed.unopened} rows do not open; they keep their owners.")
+            if MESSAGES_SINCE in undone:
+                done = unbind_messages(settings, database, sealer, audit, _operator())
+                print(f"messages to webhooks, as an older version expects them: {done.values} values.")
             if TERMS_SINCE in undone:
                 done = unbind_terms(settings, database, sealer, audit, _operator())
                 print(f"seeds without terms, as an older version expects them: {done.values} values.")
@@ -299,6 +324,17 @@ def _migrate(settings: Settings, to: str | None) -> int:
     return 0
 
 
+def _refuse_altered(settings: Settings, database: Database, audit: AuditTrail) -> None:
+    """Raise AuditNotIntact if a line was altered: the copy for an older version gives all lines new HMACs."""
+    with database.read() as session:
+        verdict = verify(session, audit.key, Signer(load_signing_key(settings)))
+    if verdict.fault:
+        raise AuditNotIntact(
+            f"the audit is not intact: {verdict.fault}. An older version would take it for intact, because "
+            "its lines are copied with new HMACs. Restore a backup that is, or keep this version"
+        )
+
+
 def _reseal(settings: Settings, database: Database, sealer: Sealer, audit: AuditTrail) -> int:
     lock = None if database.shared else lock_home(settings.home)
     try:
@@ -309,6 +345,8 @@ def _reseal(settings: Settings, database: Database, sealer: Sealer, audit: Audit
         if lock is not None:
             os.close(lock)
     print(f"sealed to their rows: {done.values} values.")
+    if done.early_lines:
+        print(f"lines of the audit without an HMAC, in a checkpoint as they are: {done.early_lines}.")
     if done.unopened:
         print(f"{done.unopened} values do not open, or their table is missing; they stay as they are.")
     if renamed.rows or renamed.unopened:

@@ -244,7 +244,7 @@ class Recorder:
             add_wave(
                 session, self._stores.sealer, job, values["series_base"], new_pairs, values["finished_at"]
             )
-        queue_message(session, job, ended, values)
+        queue_message(session, self._stores.sealer, job, ended, values)
         if released is not None:
             record_release(session, self._stores.audit, job, values, released)
         return End(job, ended, values, list(given.values()))

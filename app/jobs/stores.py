@@ -97,7 +97,7 @@ class Stores:
             folder = settings.shared_folder.resolve()
             place, blobs = place_of(settings), open_blobs(settings, sealer)
             deployment_id = pair(database, blobs, place)
-            bind_once(database, sealer, blobs, audit, place)
+            bind_once(database, sealer, signer, blobs, audit, place)
             name_issuer_once(settings, database, sealer, audit)
             with usable(place):
                 folder_id = load_folder_id(place)

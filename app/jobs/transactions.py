@@ -117,7 +117,7 @@ class JobTransactions:
             queued = [State.QUEUED]
             moved = jobs.move(session, job.id, queued, ended, job.attempt, **values, **released_columns(job))
             if moved:
-                queue_message(session, job, ended, values)
+                queue_message(session, self._stores.sealer, job, ended, values)
             unnamed = jobs.unnamed(session, given.values()) if moved else []
         if moved:
             self._job_metrics.count_end(job, ended, values)

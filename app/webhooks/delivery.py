@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from app import __version__
 from app.settings import Settings, webhook_networks
-from app.store.crypto.sealing import Sealer
+from app.store.crypto.sealing import SealBroken, Sealer, SealKeyMissing, SealUnbound
 from app.store.sql import webhook_outbox
 from app.store.sql.db import Database
 from app.store.sql.models import Delivery
@@ -31,13 +31,16 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("rowveil.webhooks")
 
-Result = Literal["delivered", "refused", "gone", "failed"]
-"""``refused``: the address is not allowed; ``gone``: the status was 410. Neither is retried."""
+Result = Literal["delivered", "refused", "gone", "altered", "failed"]
+"""``refused``: the address is not allowed; ``gone``: the status was 410; ``altered``: the message is not as
+the service wrote it. None of them is retried."""
 
 Outcome = tuple[Result, str | None]
 """Result of an attempt, and the cause if it failed, in words for the job's owner."""
 
-_COUNTED = ("delivered", "refused", "gone", "retried", "given_up")
+_COUNTED = ("delivered", "refused", "gone", "altered", "retried", "given_up")
+
+_UNBOUND = "its webhook is sealed to the job only: by an older version, or copied in the database"
 
 _PARALLEL = 8
 """Attempts at the same time."""
@@ -150,7 +153,13 @@ class Deliverer:
             status = await self._post(delivery)
         except AddressRefused:
             return "refused", "the address of the webhook is not allowed"
-        except Exception as error:  # for example, the master key of the secret is gone
+        except SealBroken as error:
+            cause = _UNBOUND if isinstance(error, SealUnbound) else error
+            _log.error("job %s: message %s is not sent: %s", delivery.job_id, delivery.id, cause)
+            if isinstance(error, SealKeyMissing):  # another replica may have it
+                return "failed", "the service could not send the message; its log names the cause"
+            return "altered", "the message is not as the service wrote it; the service's log names the cause"
+        except Exception as error:
             kind = type(error).__qualname__
             _log.error("job %s: its webhook cannot be delivered: %s", delivery.job_id, kind)
             return "failed", "the service could not send the message; its log names the cause"
@@ -163,8 +172,7 @@ class Deliverer:
 
     async def _post(self, delivery: Delivery) -> int | None:
         """Post the message and return the status of the response; None if there is no response."""
-        assert delivery.sealed_webhook is not None  # a pending message has it
-        webhook = open_webhook(self._sealer, delivery.sealed_webhook, delivery.job_id)
+        webhook = open_webhook(self._sealer, delivery)
         self._reach.check_url(webhook.url)  # again: the settings may have changed since the submission
         body = delivery.body.encode()
         headers = {

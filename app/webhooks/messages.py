@@ -8,6 +8,7 @@ import base64
 import binascii
 import hashlib
 import hmac
+import logging
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -15,10 +16,13 @@ from typing import Any
 import orjson
 
 from app.ids import new_id
-from app.store.crypto.sealing import Sealer, webhook_context
+from app.store.crypto.sealing import SealBroken, Sealer, webhook_context
 from app.store.sql import jobs, webhook_outbox
+from app.store.sql.bindings import message_binding
 from app.store.sql.db import Transaction
 from app.store.sql.models import Delivery, Job
+
+_log = logging.getLogger("rowveil.webhooks")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,22 +71,29 @@ def message_id_of(delivery: Delivery) -> str:
 
 
 def seal_webhook(sealer: Sealer, webhook: Webhook, job_id: str) -> bytes:
-    """Seal address and secret for the database."""
+    """Seal address and secret to a job, for its row."""
     return sealer.seal(orjson.dumps([webhook.url, webhook.secret]), webhook_context(job_id))
 
 
-def open_webhook(sealer: Sealer, sealed: bytes, job_id: str) -> Webhook:
-    """Open a sealed address and secret. Raises SealBroken."""
-    return Webhook(*orjson.loads(sealer.open(sealed, webhook_context(job_id))))
+def open_webhook(sealer: Sealer, delivery: Delivery) -> Webhook:
+    """Open the address and the secret of a message, if id, job and body are as the service wrote them.
+
+    Raises SealBroken: the message must not be signed.
+    """
+    if delivery.sealed_webhook is None:
+        raise SealBroken("a pending message has no sealed webhook")
+    return Webhook(*orjson.loads(sealer.open(delivery.sealed_webhook, message_binding(delivery))))
 
 
-def queue_message(session: Transaction, job: Job, state: str, values: dict[str, Any]) -> None:
+def queue_message(session: Transaction, sealer: Sealer, job: Job, state: str, values: dict[str, Any]) -> None:
     """Write the message about the job's end into the outbox, if the job has a webhook.
 
     Parameters
     ----------
     session : Transaction
         The transaction that ends the job.
+    sealer : Sealer
+        Opens the job's webhook, and seals it to the message.
     job : Job
         The job's row before it ended.
     state : str
@@ -106,9 +117,24 @@ def queue_message(session: Transaction, job: Job, state: str, values: dict[str, 
         id=new_id(),
         job_id=job.id,
         owner=job.owner,
-        sealed_webhook=sealed_webhook,
         body=orjson.dumps(body).decode(),
         state="pending",
         due_at=finished,
     )
+    delivery.sealed_webhook = _move_webhook(sealer, sealed_webhook, delivery)
     webhook_outbox.insert(session, delivery)
+
+
+def _move_webhook(sealer: Sealer, sealed: bytes | None, delivery: Delivery) -> bytes | None:
+    """Seal the job's webhook to a message. One that does not open is returned as it is.
+
+    The end of a job does not fail by its webhook: the delivery refuses such a message and gives it up.
+    """
+    if sealed is None:
+        return None
+    try:
+        plain = sealer.open(sealed, webhook_context(delivery.job_id))
+    except SealBroken as error:
+        _log.error("job %s: its webhook cannot be sealed to a message: %s", delivery.job_id, error)
+        return sealed
+    return sealer.seal(plain, message_binding(delivery))

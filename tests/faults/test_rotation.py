@@ -20,6 +20,8 @@ from app.store.blobs.arrow_stream import read_table, write_table
 from app.store.blobs.header_journal import JournalRefused
 from app.store.blobs.sealed_files import BlobAccess, BlobStore
 from app.store.crypto.sealing import Binding, SealBroken, Sealer, webhook_context
+from app.store.sql.bindings import message_binding
+from app.store.sql.models import Delivery
 from app.webhooks.messages import Webhook
 from tests.faults import confined, doings
 from tests.faults.conftest import Running, embedded, new_attack, people
@@ -328,7 +330,11 @@ def test_the_message_of_a_job_that_runs_during_a_rotation_is_sealed_under_the_ne
     assert between.end(job).state == "succeeded"
     between.close()
     with closing(sqlite3.connect(home / "rowveil.db")) as database:
-        ((sealed,),) = database.execute("SELECT sealed_webhook FROM deliveries")
-    assert b"receiver.example" in Sealer([NEW]).open(sealed, webhook_context(job.id))
+        ((sealed, *row),) = database.execute("SELECT sealed_webhook, id, job_id, body FROM deliveries")
+    message = Delivery(id=row[0], job_id=row[1], body=row[2])
+    assert message.job_id == job.id
+    assert b"receiver.example" in Sealer([NEW]).open(sealed, message_binding(message))
     with pytest.raises(SealBroken, match="not among the keys"):
-        Sealer([OLD]).open(sealed, webhook_context(job.id))
+        Sealer([OLD]).open(sealed, message_binding(message))
+    with pytest.raises(SealBroken, match="an unknown version"):
+        Sealer([NEW]).open(sealed, webhook_context(job.id))  # as a version before it was bound

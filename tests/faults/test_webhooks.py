@@ -13,14 +13,18 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from app.__main__ import main
 from app.api.job_response import job_document, job_documents, looked_up_document
 from app.api.schemas import Job as JobResource
-from app.store.sql.db import Database
+from app.ids import new_id
+from app.jobs.maintenance.binding import _TEXT, _TEXT_WITHOUT_MESSAGES
+from app.store.crypto.sealing import webhook_context
+from app.store.sql.db import Database, Transaction
 from app.store.sql.models import Delivery, Job
 from app.webhooks.messages import Webhook
 from tests.faults import doings
 from tests.faults.clusters import certified
-from tests.faults.conftest import Running, files_below, new_job, people, settings_of
+from tests.faults.conftest import Running, files_below, in_folder, new_job, people, settings_of
 from tests.faults.receivers import SECRET, Receiver, status
 from tests.faults.replicas import until
 from tests.faults.running import PATIENCE
@@ -290,3 +294,126 @@ def test_a_certificate_must_be_one_that_is_trusted_and_of_that_name(
     assert settled(two, submit(two, url)).state == "delivered"
     assert settled(two, submit(two, f"https://localhost:{receiver.port}/")).state == "given_up"
     assert len(receiver.messages) == 1
+
+
+# ------------------------------------------------------------------------------- messages bound to their row
+
+NOT_WRITTEN = "the message is not as the service wrote it; the service's log names the cause"
+FORGED_BODY = '{"type":"job.succeeded","data":{"job":"another"}}'
+
+
+@contextlib.contextmanager
+def rows_of(service: Running) -> Iterator[Transaction]:
+    """A transaction of somebody who can write to the database."""
+    with contextlib.closing(Database(service.settings)) as database, database.write() as session:
+        yield session
+
+
+def forge_message(service: Running, job: Job, body: str = FORGED_BODY) -> str:
+    """Queue another message about the job, with the webhook that its row keeps; return its id."""
+    with rows_of(service) as session:
+        sealed = session.scalar(sa.select(Job.sealed_webhook).where(Job.id == job.id))
+        session.execute(sa.update(Delivery).where(Delivery.job_id == job.id).values(job_id="delivered"))
+        forged = Delivery(
+            id=new_id(), job_id=job.id, owner=job.owner, sealed_webhook=sealed, body=body, state="pending",
+            due_at=datetime.now(UTC) - timedelta(days=1),
+        )  # fmt: skip
+        session.add(forged)
+        return forged.id
+
+
+def test_a_message_that_was_added_to_the_database_is_not_signed(
+    start: Start, receive: Callable[..., Receiver], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The job keeps its webhook until it is purged, and that signs no message but the job's own."""
+    one, receiver = start(**LOCAL), receive()
+    job = one.end(submit(one, receiver.url))
+    assert settled(one, job).state == "delivered"
+    forged_id = forge_message(one, job)
+    one.loop.do(asyncio.sleep(0))
+    one.end(submit(one, receiver.url))  # wakes the deliverer
+    forged = settled(one, job)
+    assert (forged.id, forged.state, forged.attempts) == (forged_id, "given_up", 1)
+    assert (forged.problem, forged.sealed_webhook) == (NOT_WRITTEN, None)
+    assert len(receiver.wait_for(2)) == 2
+    assert "another" not in str(receiver.messages)
+    lines = [record.getMessage() for record in caplog.records]
+    assert any(
+        f"message {forged_id} is not sent: its webhook is sealed to the job only" in each for each in lines
+    )
+    counted = 'rowveil_webhook_attempts_total{result="altered"} 1.0'
+    until("it is counted", lambda: counted in one.loop.do(one.jobs.metrics_text()).decode())
+
+
+@pytest.mark.parametrize("changed", ["body", "job_id", "id", "sealed_webhook"])
+def test_a_message_that_was_changed_in_the_database_is_not_signed(
+    start: Start, receive: Callable[..., Receiver], changed: str
+) -> None:
+    one = start(**LOCAL | {"webhook_retry_seconds": 60.0})
+    receiver = receive(status(500), status(500), status(204))
+    job, other = (one.end(submit(one, receiver.url)) for _ in range(2))
+    failed_delivery(one, job)
+    failed_delivery(one, other)
+    with rows_of(one) as session:
+        sealed = session.scalar(sa.select(Delivery.sealed_webhook).where(Delivery.job_id == other.id))
+        values = {"body": FORGED_BODY, "job_id": "another", "id": new_id(), "sealed_webhook": sealed}
+        due = {"due_at": datetime.now(UTC) - timedelta(days=1), changed: values[changed]}
+        session.execute(sa.update(Delivery).where(Delivery.job_id == job.id).values(due))
+    one.end(submit(one, receiver.url))  # wakes the deliverer
+    until("the other message has arrived", lambda: len(receiver.messages) == 3)
+    found = settled(one, Job(id="another") if changed == "job_id" else job)
+    assert (found.state, found.problem) == ("given_up", NOT_WRITTEN)
+    assert len(receiver.messages) == 3
+
+
+@in_folder
+def test_messages_of_an_older_version_are_bound_once(
+    start: Start,
+    receive: Callable[..., Receiver],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The first start delivers those that were pending; a later one refuses them, since nobody vouches."""
+    port = free_port()
+    first = start(**LOCAL | {"webhook_retry_seconds": 60.0})
+    job = first.end(submit(first, f"http://127.0.0.1:{port}/hook"))
+    failed_delivery(first, job)
+    first.close()
+    monkeypatch.setenv("ROWVEIL_HOME", str(first.settings.home))
+    monkeypatch.setenv("ROWVEIL_DATABASE_URL", first.settings.database_url)
+    assert main(["migrate", "--to", "2026_11_29_ledger_transactions"]) == 0, capsys.readouterr().err
+    assert "messages to webhooks, as an older version expects them: 1 values" in capsys.readouterr().out
+    mark, sealer = first.settings.home / "rows-bound", first.jobs._stores.sealer
+    assert mark.read_text() == _TEXT_WITHOUT_MESSAGES
+    with rows_of(first) as session:
+        pending = session.scalars(sa.select(Delivery)).one()
+        assert pending.sealed_webhook is not None
+        assert b"/hook" in sealer.open(pending.sealed_webhook, webhook_context(job.id))
+        session.execute(sa.update(Delivery).values(due_at=datetime.now(UTC)))
+    receiver = receive(port=port)
+    second = start(**LOCAL)
+    assert receiver.wait_for(1)[0]["body"]["data"]["job"] == job.id
+    assert settled(second, job).state == "delivered"
+    assert mark.read_text() == _TEXT
+    second.close()
+    forge_message(second, job)
+    third = start(**LOCAL)
+    assert settled(third, job).problem == NOT_WRITTEN
+    assert len(receiver.messages) == 1
+    third.close()
+    assert main(["audit", "verify"]) == 0
+
+
+def test_a_job_ends_although_its_webhook_does_not_open(
+    start: Start, receive: Callable[..., Receiver], caplog: pytest.LogCaptureFixture
+) -> None:
+    one, receiver = start(**LOCAL), receive()
+    held = submit(one, receiver.url, seed=doings.HELD)
+    one.wait_until_held(held)
+    with rows_of(one) as session:
+        session.execute(sa.update(Job).where(Job.id == held.id).values(sealed_webhook=b"\x01" * 60))
+    one.open_gate(held)
+    assert one.end(held).state == "succeeded"
+    assert settled(one, held).state == "given_up"
+    assert receiver.messages == []
+    assert any("its webhook cannot be sealed to a message" in each.getMessage() for each in caplog.records)

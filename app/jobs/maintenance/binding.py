@@ -9,7 +9,9 @@ from app.settings import Settings
 from app.store.blobs.marks import Place, delete_mark, read_mark, replace_mark
 from app.store.blobs.places import open_blobs, place_of
 from app.store.blobs.sealed_files import BlobStore
-from app.store.crypto.sealing import Sealer
+from app.store.crypto.key_files import load_signing_key
+from app.store.crypto.sealing import Sealer, Signer
+from app.store.sql.audit.checkpoints import newest_checkpoint, vouch_for_early_lines
 from app.store.sql.audit.trail import AuditTrail
 from app.store.sql.db import Database
 from app.store.sql.deployment import usable
@@ -22,23 +24,33 @@ BOUND_SINCE = "2026_11_23_row_binding"
 TERMS_SINCE = "2026_11_26_job_terms"
 """Step of the migrations since which seeds are bound to the terms of their jobs."""
 
+MESSAGES_SINCE = "2026_11_30_message_binding"
+"""Step of the migrations since which the webhooks of messages are bound to these."""
+
 _FILE = "rows-bound"
 
 _TEXT_WITHOUT_TERMS = "Every row of the database seals its values to itself: docs/security.md\n"
 
-_TEXT = "Every row of the database seals its values to itself and to its terms: docs/security.md\n"
+_TEXT_WITHOUT_MESSAGES = (
+    "Every row of the database seals its values to itself and to its terms: docs/security.md\n"
+)
+
+_TEXT = "Every row of the database seals its values to itself, its terms and its message: docs/security.md\n"
 
 _LOCK = 0x726F7762  # "rowb": id of the advisory lock of the resealing
 
 _log = logging.getLogger("rowveil.storage")
 
 
-def bind_once(database: Database, sealer: Sealer, blobs: BlobStore, audit: AuditTrail, place: Place) -> None:
+def bind_once(
+    database: Database, sealer: Sealer, signer: Signer, blobs: BlobStore, audit: AuditTrail, place: Place
+) -> None:
     """Bind the values of the database to their rows, unless that has been done with this folder.
 
     The folder has a file that says so, and not the database: otherwise anyone who can write to the database
     could have rows that they have changed bound again. If the file is of a version that did not bind terms,
-    only these are bound. Raises StorageUnusable, Unavailable.
+    or messages, only these are bound. Without the file, lines of the audit log from before there were HMACs
+    get a checkpoint that vouches for them. Raises StorageUnusable, Unavailable.
     """
     with usable(place):
         if read_mark(place, _FILE) == _TEXT:
@@ -47,8 +59,15 @@ def bind_once(database: Database, sealer: Sealer, blobs: BlobStore, audit: Audit
             mark = read_mark(place, _FILE)
             if mark == _TEXT:  # another replica was faster
                 return
+            if mark is None:
+                with database.write() as session:
+                    if newest_checkpoint(session) is None:
+                        vouch_for_early_lines(session, audit.key, signer, moment(session))
             binder = Binder(database, sealer, blobs)
-            done = binder.bind() if mark is None else binder.bind_terms()
+            if mark is None:
+                done = binder.bind()
+            else:
+                done = binder.bind_messages() if mark == _TEXT_WITHOUT_MESSAGES else binder.bind_terms()
             if done.values or done.unopened:
                 _note(database, audit, THE_SERVICE, done)
             replace_mark(place, _FILE, _TEXT)
@@ -63,6 +82,7 @@ def reseal(
 ) -> Resealed:
     """Bind the values of a database that was restored from an older version. Raises StorageInUse.
 
+    Lines of its audit log without any HMAC get a checkpoint that vouches for them as they are.
     The caller makes sure that no other process works on an embedded database.
     """
     place = place_of(settings)
@@ -70,8 +90,28 @@ def reseal(
         refuse_in_use(settings, database, session)
     with usable(place), database.only_one(_LOCK):
         done = Binder(database, sealer, open_blobs(settings, sealer)).bind()
+        with database.write() as session:
+            signer = Signer(load_signing_key(settings))
+            done.early_lines = vouch_for_early_lines(session, audit.key, signer, moment(session))
         _note(database, audit, operator, done)
         replace_mark(place, _FILE, _TEXT)
+    return done
+
+
+def unbind_messages(
+    settings: Settings, database: Database, sealer: Sealer, audit: AuditTrail, operator: Caller
+) -> Resealed:
+    """Seal webhooks of messages to jobs, before the tables go back to an older version. Raises StorageInUse.
+
+    The caller makes sure that no other process works on an embedded database.
+    """
+
+    def change_mark(place: Place) -> None:
+        if read_mark(place, _FILE) == _TEXT:
+            replace_mark(place, _FILE, _TEXT_WITHOUT_MESSAGES)
+
+    done = _go_back(settings, database, sealer, change_mark, Binder.unbind_messages)
+    _note_way_back(database, audit, operator, f"{done.values} webhooks of messages were sealed to jobs")
     return done
 
 

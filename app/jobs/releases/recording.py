@@ -83,9 +83,9 @@ def record_release(
         reason=_reason(job),
         sketch=found["sketch"],
     )
-    digest = ledger.insert(session, entry)
+    reason = ledger.insert(session, entry)
     caller = Caller(job.owner, job.project)
-    audit.append(session, caller, "job.release", job.id, values["finished_at"], f"ledger entry {digest}")
+    audit.append(session, caller, ledger.RELEASED, job.id, values["finished_at"], reason)
 
 
 def releases_rows(job: Job) -> bool:

@@ -3,8 +3,8 @@
 A sealed value is ``version (1) | key id (8) | nonce (12) | AES-256-GCM(value) + tag (16)``. Its context is
 authenticated with it, so that a value moved to another place does not open. The context is a place in the
 database, or a `Binding`, which also names the owner, the project, the kind and the blob of the row, and for
-a seed the terms of its job. The version says which of the three it is. The key id allows old values to be
-opened after the master key has changed.
+a seed or the webhook of a message its terms. The version says which of the three it is. The key id allows old
+values to be opened after the master key has changed.
 
 Nonces are random: one master key may seal 2**32 values before the probability of a repeated nonce exceeds
 2**-32 (NIST SP 800-38D, 8.3). A job seals up to seven values.
@@ -64,7 +64,8 @@ class Binding:
     blob: str | None = None
     """Blob of the table whose data key is sealed."""
     terms: str | None = None
-    """Digest of the columns that decide what a job does and where its result goes; only of a seed."""
+    """Digest of other columns of the row: of a seed, those that decide what the job does and where its result
+    goes; of a message's webhook, its job and its body. No other value has terms."""
 
     def fields(self) -> list[str | None]:
         """Return the fields in their order."""
@@ -85,6 +86,10 @@ def unbound_context(purpose: str, job_id: str) -> str:
 def webhook_context(job_id: str) -> str:
     """Return the context of a job's sealed webhook."""
     return f"job/{job_id}/webhook"
+
+
+class SealKeyMissing(SealBroken):
+    """A sealed value is under a master key that is not among those given."""
 
 
 class Sealer:
@@ -132,7 +137,7 @@ class Sealer:
             raise SealBroken("a sealed value of an unknown version")
         cipher = self._ciphers.get(sealed[_KEY_ID])
         if cipher is None:
-            raise SealBroken(
+            raise SealKeyMissing(
                 f"sealed under the master key {sealed[_KEY_ID].hex()}, which is not among the keys given"
             )
         try:

@@ -1,7 +1,8 @@
 """Bindings of the sealed columns: the fields of a row that must not change for the value to open.
 
 Somebody who can write to the database can thus neither give a job or a buffer to another owner or project,
-nor name a foreign blob in a row, nor have a job run with other parameters or write to another reference.
+nor name a foreign blob in a row, nor have a job run with other parameters or write to another reference, nor
+have a message signed that the service did not write.
 """
 
 import hashlib
@@ -14,8 +15,9 @@ import sqlalchemy as sa
 from sqlalchemy.orm import InstrumentedAttribute
 
 from app.job_kinds import kind_of
+from app.store.crypto.canonical_json import canonical_json
 from app.store.crypto.sealing import Binding
-from app.store.sql.models import Buffer, Job, Series, SeriesPart
+from app.store.sql.models import Buffer, Delivery, Job, Series, SeriesPart
 
 Role: TypeAlias = Literal["source", "destination", "control"]
 """Table of a job. Only an attack has a control."""
@@ -114,6 +116,12 @@ def series_binding(series: Series | sa.Row[Any]) -> Binding:
 def pairs_binding(part: SeriesPart | sa.Row[Any]) -> Binding:
     """Return the binding of pairs to their place; their series is bound to its owner by its key."""
     return Binding("pairs", "series", f"{part.series_id}/{part.wave}/{part.part}", "", None)
+
+
+def message_binding(message: Delivery | sa.Row[Any]) -> Binding:
+    """Return the binding of a message's webhook, without which nothing is sent: it includes job and body."""
+    terms = hashlib.sha256(canonical_json([message.job_id, message.body])).hexdigest()
+    return Binding("webhook", "delivery", message.id, "", None, terms=terms)
 
 
 def blob_of_job(job: Job, role: Role) -> NamedBlob | None:

@@ -16,6 +16,7 @@ from app.store.crypto.sealing import Binding, Sealer, webhook_context
 from app.store.sql.bindings import (
     TERMS,
     buffer_binding,
+    message_binding,
     pairs_binding,
     report_binding,
     rows_binding,
@@ -76,7 +77,10 @@ SEALED_COLUMNS = (
         (Buffer.id, Buffer.owner, Buffer.project, Buffer.blob),
     ),
     SealedColumn(
-        Delivery.id, Delivery.sealed_webhook, lambda row: webhook_context(row.job_id), (Delivery.job_id,)
+        Delivery.id,
+        Delivery.sealed_webhook,
+        message_binding,
+        (Delivery.id, Delivery.job_id, Delivery.body),
     ),
     SealedColumn(Series.id, Series.sealed_key, series_binding, (Series.id, Series.owner, Series.project)),
     SealedColumn(

@@ -4,7 +4,8 @@ An entry outlives its job. Its digest is in the audit log, so that a changed or 
 """
 
 import hashlib
-from collections.abc import Collection, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC
 from functools import cache
 from typing import Any, NamedTuple, cast
@@ -14,12 +15,16 @@ from sqlalchemy.orm import Session
 
 from app.callers import OIDC_BEFORE, Caller, without_issuer
 from app.store.crypto.canonical_json import canonical_json
+from app.store.sql.audit.trail import CHAINS, LINES, SHARED, shared_lines
 from app.store.sql.connection.quick_statements import execute
 from app.store.sql.db import Database
-from app.store.sql.models import AuditLine, Job, Release
+from app.store.sql.models import Job, Release
 from app.store.sql.reseal import DISOWNED, REOWNED
 from app.store.sql.visibility import visible_to
 from providers.tables.digest import DigestForm
+
+RELEASED = "job.release"
+"""Action in the audit log: a job has an entry, whose digest is the reason of the line."""
 
 MOST_CANDIDATES = 200
 """Newest entries with about as many rows with which a source is compared."""
@@ -78,10 +83,10 @@ class News(NamedTuple):
 
 
 def insert(session: Session, entry: Release) -> str:
-    """Add an entry; return its digest."""
+    """Add an entry; return the reason of its line in the audit log, which has its digest."""
     values = {name: value for name, value in vars(entry).items() if name in _COLUMNS}
     execute(session, _INSERT, values)
-    return digest_of(entry)
+    return audited_as(entry)
 
 
 def digest_of(entry: Release) -> str:
@@ -341,25 +346,57 @@ def page(
 
 
 def unrecorded(session: Session) -> list[str]:
-    """Return the jobs of which the audit log has a release, but the ledger no entry, or a changed one."""
-    columns = AuditLine.subject, AuditLine.who, AuditLine.reason
-    lines = sa.select(*columns).where(AuditLine.action == "job.release")
+    """Return the jobs whose releases in the audit log are not the entries of the ledger.
+
+    An entry is missing, changed, or there twice, or the log has none or two different ones. The caller has
+    verified the log: only then are its lines those of the service.
+    """
     renamed = _last_renaming(session)
-    expected = {
-        row.subject: (_renamed(row.who or "", *renamed), row.reason) for row in session.execute(lines)
-    }
-    entries = session.scalars(sa.select(Release)).all()
-    found = {entry.job_id: (entry.owner, f"ledger entry {digest_of(entry)}") for entry in entries}
-    return sorted(job for job in expected.keys() | found.keys() if expected.get(job) != found.get(job))
+    recorded: dict[str, set[tuple[str, str]]] = defaultdict(set)
+    for line in _audited(session, RELEASED):
+        recorded[line.subject].add((_renamed(line.who or "", *renamed), line.reason or ""))
+    found: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for entry in session.scalars(sa.select(Release)):
+        found[entry.job_id].append((entry.owner, audited_as(entry)))
+    return sorted(
+        job
+        for job in recorded.keys() | found.keys()
+        if len(found[job]) != 1 or set(found[job]) != recorded[job]
+    )
+
+
+def audited_as(entry: Release) -> str:
+    """Return the reason of the line that the audit log has of an entry."""
+    return f"ledger entry {digest_of(entry)}"
 
 
 def _last_renaming(session: Session) -> tuple[str, str]:
     """Return the prefixes between which the owners of tokens were renamed last: before, and after."""
-    lines = sa.select(AuditLine.action, AuditLine.subject).where(AuditLine.action.in_((REOWNED, DISOWNED)))
-    last = session.execute(lines.order_by(AuditLine.at.desc(), AuditLine.number.desc()).limit(1)).first()
-    if last is None:
+    lines = sorted(_audited(session, REOWNED, DISOWNED), key=lambda line: (line.at, line.number))
+    if not lines:
         return "", ""
+    last = lines[-1]
     return (OIDC_BEFORE, last.subject) if last.action == REOWNED else (last.subject, OIDC_BEFORE)
+
+
+def _audited(session: Session, *actions: str) -> Iterator[sa.Row[Any]]:
+    """Yield the lines of the audit log with one of these actions, by chain and number.
+
+    A line counts only where `audit.verification.verify` reads it: in a chain that has a head, up to that
+    head, or in the tables of the shared chain.
+    """
+    columns = LINES.c
+    names = ("number", "at", "action", "subject", "who", "reason")
+    chained = (
+        sa.select(*(columns[name] for name in names))
+        .join(CHAINS, (CHAINS.c.chain == columns.chain) & (columns.number <= CHAINS.c.number))
+        .where(columns.chain != SHARED, columns.action.in_(actions))
+        .order_by(columns.chain, columns.number)
+    )
+    yield from session.execute(chained)
+    shared = shared_lines().subquery()
+    older = sa.select(*(shared.c[name] for name in names)).where(shared.c.action.in_(actions))
+    yield from session.execute(older.order_by(shared.c.number))
 
 
 def _renamed(owner: str, before: str, after: str) -> str:

@@ -24,7 +24,7 @@ from app.store.sql.db import Database
 if TYPE_CHECKING:
     from alembic.config import Config
 
-NEWEST_REVISION = "2026_11_29_ledger_transactions"
+NEWEST_REVISION = "2026_11_30_message_binding"
 """Revision of the newest migration, which this version was made for."""
 
 _MIGRATING = 0x726F7776  # "rowv": id of the advisory lock of migrations

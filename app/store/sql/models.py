@@ -448,7 +448,8 @@ class Delivery(Base):
     owner: Mapped[str] = mapped_column(String(300), default="", server_default=text("''"))
     """Owner of the job while the message is pending, otherwise empty, as for messages of older versions."""
     sealed_webhook: Mapped[bytes | None]
-    """Sealed webhook of the job; None once the message is delivered or given up."""
+    """Webhook of the job, sealed to this row with its job and body, so that no other body is signed with its
+    secret; None once the message is delivered or given up."""
     body: Mapped[str] = mapped_column(Text)
     state: Mapped[str] = mapped_column(String(10))
     attempts: Mapped[int] = mapped_column(default=0)

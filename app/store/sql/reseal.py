@@ -20,11 +20,12 @@ import sqlalchemy as sa
 from sqlalchemy.orm import undefer
 
 from app.store.blobs.sealed_files import BlobMissing, BlobStore
-from app.store.crypto.sealing import Binding, SealBroken, Sealer, unbound_context
+from app.store.crypto.sealing import Binding, SealBroken, Sealer, unbound_context, webhook_context
 from app.store.sql.bindings import (
     NamedBlob,
     blob_of_buffer,
     blob_of_job,
+    message_binding,
     report_binding,
     seed_binding,
     seed_binding_without_terms,
@@ -45,6 +46,8 @@ _log = logging.getLogger("rowveil.storage")
 
 R = TypeVar("R", Job, Buffer, Series)
 
+P = TypeVar("P", Job, Buffer, Delivery)
+
 
 @dataclass(slots=True)
 class Resealed:
@@ -54,6 +57,8 @@ class Resealed:
     """Values that were sealed again."""
     unopened: int = 0
     """Values that did not open, or whose table is missing; they stay as they are."""
+    early_lines: int = 0
+    """Lines of the audit log without an HMAC for which a new checkpoint vouches."""
 
 
 @dataclass(slots=True)
@@ -77,32 +82,66 @@ class Binder:
 
     def bind(self) -> Resealed:
         """Bind every value that is not bound yet."""
-        return self._run(self._bind_job, self._bind_buffer)
+        return self._run(self._bind_job, self._bind_buffer, self._bind_message)
 
     def bind_terms(self) -> Resealed:
-        """Seal to their terms the seeds that are bound without; no other value changes."""
-        return self._run(self._bind_job_terms, lambda _: None)
+        """Seal to their terms the seeds that are bound without; no other value of a job changes.
+
+        The webhooks of pending messages are sealed to these, which is later than terms.
+        """
+        return self._run(self._bind_job_terms, None, self._bind_message)
+
+    def bind_messages(self) -> Resealed:
+        """Seal to their messages the webhooks of those that are pending; no other value changes."""
+        return self._run(None, None, self._bind_message)
+
+    def unbind_messages(self) -> Resealed:
+        """Seal the webhooks of pending messages to their jobs only, as older versions expect them."""
+        return self._run(None, None, self._unbind_message)
 
     def unbind_terms(self) -> Resealed:
         """Seal seeds without terms, as older versions expect them."""
-        return self._run(self._unbind_job_terms, lambda _: None)
+        return self._run(self._unbind_job_terms, None, None)
 
     def unbind(self) -> Resealed:
         """Seal seeds and reports to their places only, as older versions expect them."""
-        return self._run(self._unbind_job, lambda _: None)
+        return self._run(self._unbind_job, None, None)
 
-    def _run(self, change_job: Callable[[Job], None], change_buffer: Callable[[Buffer], None]) -> Resealed:
+    def _run(
+        self,
+        change_job: Callable[[Job], None] | None,
+        change_buffer: Callable[[Buffer], None] | None,
+        change_message: Callable[[Delivery], None] | None,
+    ) -> Resealed:
+        """Change all rows of the tables that have a function, and return the counts."""
         self._done = Resealed()
-        for session, jobs in self._pages(Job):
-            for job in jobs:
-                change_job(job)
-            session.flush()
-        for session, buffers in self._pages(Buffer):
-            for buffer in buffers:
-                change_buffer(buffer)
-            session.flush()
+        self._change(Job, change_job)
+        self._change(Buffer, change_buffer)
+        self._change(Delivery, change_message)
         self._database.truncate_log()
         return self._done
+
+    def _change(self, model: type[P], change: Callable[[P], None] | None) -> None:
+        if change is None:
+            return
+        for session, rows in self._pages(model):
+            for row in rows:
+                change(row)
+            session.flush()
+
+    def _bind_message(self, message: Delivery) -> None:
+        sealed = message.sealed_webhook
+        if message.state == "pending" and sealed is not None and not self._sealer.has_terms(sealed):
+            old, new = webhook_context(message.job_id), message_binding(message)
+            bound = self._sealed(new, lambda: self._sealer.seal(self._sealer.open(sealed, old), new))
+            message.sealed_webhook = bound or sealed
+
+    def _unbind_message(self, message: Delivery) -> None:
+        sealed = message.sealed_webhook
+        if sealed is not None and self._sealer.has_terms(sealed):
+            old, new = message_binding(message), webhook_context(message.job_id)
+            unbound = self._sealed(old, lambda: self._sealer.seal(self._sealer.open(sealed, old), new))
+            message.sealed_webhook = unbound or sealed
 
     def _bind_job_terms(self, job: Job) -> None:
         if self._sealer.is_bound(job.sealed_seed) and not self._sealer.has_terms(job.sealed_seed):
@@ -167,7 +206,7 @@ class Binder:
         self._done.values += 1
         return value
 
-    def _pages(self, model: type[R]) -> Iterator[tuple[Transaction, Sequence[R]]]:
+    def _pages(self, model: type[P]) -> Iterator[tuple[Transaction, Sequence[P]]]:
         """Yield pages of rows in the order of their ids, each within a transaction of its own."""
         last = ""
         while True:

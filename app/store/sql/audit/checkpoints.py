@@ -18,7 +18,16 @@ from sqlalchemy.orm import Session
 
 from app.store.crypto.canonical_json import canonical_json
 from app.store.crypto.sealing import Signer
-from app.store.sql.audit.trail import CHAINS, SHARED, SHARED_HEADS, early_digest, shared_lines
+from app.store.sql.audit.trail import (
+    CHAINS,
+    SHARED,
+    SHARED_HEADS,
+    SHARED_LINES,
+    early_digest,
+    line_mac,
+    same_mac,
+    shared_lines,
+)
 from app.store.sql.models import AuditCheckpoint, AuditCheckpointHead
 
 CHECKPOINTS = cast(sa.Table, AuditCheckpoint.__table__)
@@ -96,21 +105,49 @@ class Checkpoint:
 def add_checkpoint(session: Session, key: bytes, signer: Signer, at: datetime) -> Checkpoint | None:
     """Add a checkpoint if a chain has grown. Return the newest one; None for a log without lines.
 
-    ``key`` is the key of the audit's HMACs. Checkpoints of several replicas wait for each other.
+    ``key`` is the key of the audit's HMACs. Checkpoints of several replicas wait for each other. Lines
+    without an HMAC are not part of one, because anyone with the database could have added them:
+    see `vouch_for_early_lines`.
     """
     connection = session.connection()
-    shared = connection.execute(
-        sa.select(SHARED_HEADS.c.number, SHARED_HEADS.c.mac).where(SHARED_HEADS.c.id == 1).with_for_update()
-    ).one_or_none()
-    before = newest_checkpoint(session)
+    shared = _lock_shared_head(connection)
     heads = _grown(connection)
-    if shared is not None and shared.number > (_marked(connection, SHARED) or 0):
-        heads[SHARED] = (
-            shared.number,
-            shared.mac or early_digest(connection.execute(shared_lines()).mappings()),
-        )
+    if (
+        shared is not None
+        and shared.number > (_marked(connection, SHARED) or 0)
+        and _last_has_hmac(connection, key, shared)
+    ):
+        heads[SHARED] = (shared.number, shared.mac)
+    return _add(session, key, signer, at, heads)
+
+
+def vouch_for_early_lines(session: Session, key: bytes, signer: Signer, at: datetime) -> int:
+    """Add a checkpoint with the shared chain's lines if none has an HMAC; return the number of such lines.
+
+    Lines of a version before HMACs are protected from then on. The caller decides that the lines are as that
+    version wrote them: at the first start after the upgrade, or when the operator says so. Nothing is added
+    if a checkpoint has lines of the chain already.
+    """
+    connection = session.connection()
+    shared = _lock_shared_head(connection)
+    if shared is None or shared.mac or _marked(connection, SHARED) is not None:
+        return 0
+    lines = connection.execute(shared_lines()).mappings().all()
+    if len(lines) != shared.number or any(line["mac"] is not None for line in lines):
+        return 0
+    if lines:
+        _add(session, key, signer, at, _grown(connection) | {SHARED: (len(lines), early_digest(lines))})
+    return len(lines)
+
+
+def _add(
+    session: Session, key: bytes, signer: Signer, at: datetime, heads: dict[str, tuple[int, str]]
+) -> Checkpoint | None:
+    """Add a checkpoint with these heads, unless there are none; return the newest one."""
+    before = newest_checkpoint(session)
     if not heads:
         return before
+    connection = session.connection()
     number, previous = (before.number + 1, before.mac) if before is not None else (1, "")
     draft = Checkpoint(number, at, previous, heads, "", {})
     sealed = Checkpoint(number, at, previous, heads, draft.expected_mac(key), {})
@@ -141,6 +178,28 @@ def from_row(row: sa.Row[Any], previous: str, heads: dict[str, tuple[int, str]])
     """Build the checkpoint of a row of the table."""
     signature = json.loads(row.signature)
     return Checkpoint(row.number, row.at, previous, heads, row.mac, signature)
+
+
+def _lock_shared_head(connection: sa.Connection) -> sa.Row[int, str] | None:
+    head = sa.select(SHARED_HEADS.c.number, SHARED_HEADS.c.mac).where(SHARED_HEADS.c.id == 1)
+    return connection.execute(head.with_for_update()).one_or_none()
+
+
+def _last_has_hmac(connection: sa.Connection, key: bytes, head: sa.Row[int, str]) -> bool:
+    """Whether the shared chain's last line has the HMAC of its head, by the key of the audit.
+
+    Without the check a head could have the digest of lines without an HMAC, which needs no key.
+    """
+    last = shared_lines().where(SHARED_LINES.c.id.in_((head.number - 1, head.number)))
+    found = {line["number"]: line for line in connection.execute(last).mappings()}
+    line = found.get(head.number)
+    if line is None or line["mac"] is None or line["mac"] != head.mac:
+        return False
+    previous: str | None = found[head.number - 1]["mac"] if head.number - 1 in found else None
+    if previous is None:  # the first line with an HMAC
+        early = shared_lines().where(SHARED_LINES.c.id < head.number)
+        previous = early_digest(connection.execute(early).mappings())
+    return same_mac(line_mac(key, line, previous), line["mac"])
 
 
 def _grown(connection: sa.Connection) -> dict[str, tuple[int, str]]:

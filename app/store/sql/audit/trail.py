@@ -139,6 +139,11 @@ def line_mac(key: bytes, line: Line, previous: str) -> str:
     return hmac.new(key, _written(line, previous), hashlib.sha256).hexdigest()
 
 
+def same_mac(expected: str, found: Any) -> bool:
+    """Whether a value of the database is the expected HMAC, in constant time. It may be of any type."""
+    return isinstance(found, str) and hmac.compare_digest(expected.encode(), found.encode())
+
+
 def early_digest(lines: Iterable[Line]) -> str:
     """Return the digest of the shared chain's first lines, which have no HMAC; it stands for an HMAC."""
     digest = hashlib.sha256()

@@ -5,11 +5,11 @@ removed together with its heads and checkpoints, the result is an older state of
 who has the keys, too, can write another log that is consistent. Only an anchor that is newer than the older
 state, or of the log before it was rewritten, shows these.
 
-Lines of the shared chain from before there were HMACs are protected together: the first line with an HMAC
-contains the digest of them all.
+Lines of the shared chain from before there were HMACs are protected together: the first line with an HMAC,
+or the checkpoint that vouches for them, contains the digest of them all. Each row of each table of the log is
+a part of what is checked: a row that nothing accounts for is a fault.
 """
 
-import hmac
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -28,6 +28,7 @@ from app.store.sql.audit.trail import (
     Line,
     early_digest,
     line_mac,
+    same_mac,
     shared_lines,
 )
 
@@ -47,6 +48,10 @@ class Verdict:
     """Number of lines without an HMAC of their own, which are protected by the first line with one."""
     signed_by_others: int = 0
     """Number of checkpoints that another key than the current one has signed."""
+
+
+class AuditNotIntact(Exception):
+    """The audit log is not intact, and a command relies on it."""
 
 
 class _Fault(Exception):
@@ -81,6 +86,8 @@ def verify(session: Session, key: bytes, signer: Signer, *anchors: Anchor) -> Ve
         return _verdict(session, key, signer, anchors)
     except _Fault as fault:
         return Verdict(str(fault))
+    except (TypeError, ValueError) as error:  # such as a time in SQLite that is none
+        return Verdict(f"a value in its tables has another type than the service writes: {error}")
 
 
 def _verdict(session: Session, key: bytes, signer: Signer, anchors: Iterable[Anchor]) -> Verdict:
@@ -93,6 +100,8 @@ def _verdict(session: Session, key: bytes, signer: Signer, anchors: Iterable[Anc
         checked = _Chain(f"of chain {chain.chain}", key)
         checked.check(_lines(session, chain.chain), _marks(session, chain.chain))
         checked.check_head(chain.number, chain.mac)
+        if not chain.number:  # the first line is committed with its head
+            raise _Fault(f"chain {chain.chain} has a head and no line")
         lines, chains = lines + chain.number, chains + 1
     return Verdict("", lines, chains, checkpoints, unchained, others)
 
@@ -130,7 +139,7 @@ class _Chain:
         number = line["number"]
         if number != self.last + 1:
             raise _Fault(f"line {self.last + 1} {self._name} is gone: line {number} follows line {self.last}")
-        if not hmac.compare_digest(line_mac(self._key, line, self.mac), line["mac"] or ""):
+        if not same_mac(line_mac(self._key, line, self.mac), line["mac"]):
             raise _Fault(f"line {number} {self._name} was altered, or the line before it")
         self.last, self.mac = number, line["mac"]
 
@@ -146,7 +155,7 @@ def _check_checkpoints(
         number = checkpoint.number
         if number != last + 1:
             raise _Fault(f"checkpoint {last + 1} is gone: checkpoint {number} follows checkpoint {last}")
-        if not hmac.compare_digest(checkpoint.expected_mac(key), checkpoint.mac):
+        if not same_mac(checkpoint.expected_mac(key), checkpoint.mac):
             raise _Fault(f"checkpoint {number} was altered, or the checkpoint before it")
         if not signature_holds(checkpoint.signed, checkpoint.signature):
             raise _Fault(f"the signature of checkpoint {number} does not hold")
@@ -171,13 +180,30 @@ def _check_checkpoints(
 
 
 def _check_chains_are_there(session: Session) -> None:
-    """Check that lines and checkpoints name chains that have a head. Raises _Fault."""
+    """Check that lines and checkpoints name chains that have a head. Raises _Fault.
+
+    The shared chain has tables of its own, where `_check_shared` reads it: a row of that name among the lines
+    or the heads of the other chains would be read by nothing.
+    """
+    for table, what in ((LINES, "line"), (CHAINS, "head")):
+        number = session.scalar(sa.select(sa.func.min(table.c.number)).where(table.c.chain == SHARED))
+        if number is not None:
+            raise _Fault(
+                f"{what} {number} of a chain '{SHARED}' was not added by the service: the chain of older "
+                "versions has tables of its own"
+            )
     known = sa.select(CHAINS.c.chain)
-    for table, what in ((LINES, "lines are"), (CHECKPOINT_HEADS, "checkpoints are")):
+    for table, what, others in (
+        (LINES, "lines are", sa.true()),
+        (CHECKPOINT_HEADS, "checkpoints are", CHECKPOINT_HEADS.c.chain != SHARED),
+    ):
         named = table.c.chain
-        lost = session.scalar(sa.select(sa.func.min(named)).where(named.not_in(known), named != SHARED))
+        unknown = sa.select(named).where(named.not_in(known), others)
+        lost = session.scalar(unknown.order_by(named).limit(1))
         if lost is not None:
             raise _Fault(f"the head of chain {lost} is gone, and its {what} left")
+        if session.scalar(sa.select(sa.literal(1)).where(named.is_(None)).limit(1)) is not None:
+            raise _Fault("a line or a checkpoint names no chain")
 
 
 def _check_shared(session: Session, key: bytes, anchors: list[Anchor]) -> int:
@@ -207,6 +233,11 @@ def _check_shared(session: Session, key: bytes, anchors: list[Anchor]) -> int:
             raise _Fault(f"line {mark.number} of the shared chain is not the line of {mark.name}")
     if early and first is None and not covered:
         raise _Fault("no line has an HMAC, so that no change can be detected")
+    if early and first is None and covered[-1].number != len(early):
+        raise _Fault(
+            f"line {covered[-1].number + 1} of the shared chain was not added by the service: it has no "
+            f"HMAC, and {covered[-1].name} has only the lines before"
+        )
     return len(early)
 
 
@@ -221,6 +252,8 @@ def _shared_head(session: Session) -> tuple[int, str]:
     row = session.execute(query).one_or_none()
     if row is None:
         raise _Fault("the shared chain's head is gone")
+    if session.scalar(sa.select(sa.func.count()).select_from(SHARED_HEADS)) != 1:
+        raise _Fault("the shared chain has more than one head")
     return row.number, row.mac
 
 
@@ -229,32 +262,41 @@ def _lines(session: Session, chain: str) -> Iterator[Line]:
 
 
 def _streamed(session: Session, query: sa.Select[Any]) -> Iterator[Line]:
-    for line in session.execute(query.execution_options(yield_per=_AT_ONCE)).mappings():
-        yield dict(line)
+    with _stream(session, query) as found:
+        for line in found.mappings():
+            yield dict(line)
+
+
+def _stream(session: Session, query: sa.Select[Any]) -> sa.Result[Any]:
+    """Run a query whose rows are fetched in parts. A fault ends the reading early, so that it is closed."""
+    return session.execute(query.execution_options(yield_per=_AT_ONCE))
 
 
 def _marks(session: Session, chain: str) -> Iterator[_Mark]:
     heads = sa.select(CHECKPOINT_HEADS).where(CHECKPOINT_HEADS.c.chain == chain)
-    query = heads.order_by(CHECKPOINT_HEADS.c.number)
-    for head in session.execute(query.execution_options(yield_per=_AT_ONCE)):
-        yield _Mark(head.number, head.mac, f"checkpoint {head.checkpoint}")
+    with _stream(session, heads.order_by(CHECKPOINT_HEADS.c.number)) as found:
+        for head in found:
+            yield _Mark(head.number, head.mac, f"checkpoint {head.checkpoint}")
 
 
 def _checkpoints(session: Session) -> Iterator[Checkpoint]:
     """Yield the checkpoints with their heads, in order. Raises _Fault for a signature that is no document."""
     query = sa.select(CHECKPOINTS).order_by(CHECKPOINTS.c.number)
     heads = sa.select(CHECKPOINT_HEADS).order_by(CHECKPOINT_HEADS.c.checkpoint, CHECKPOINT_HEADS.c.chain)
-    stream = iter(session.execute(heads.execution_options(yield_per=_AT_ONCE)))
-    head, previous = next(stream, None), ""
-    for row in session.execute(query.execution_options(yield_per=_AT_ONCE)):
-        found: dict[str, tuple[int, str]] = {}
-        while head is not None and head.checkpoint <= row.number:
-            if head.checkpoint == row.number:
-                found[head.chain] = (head.number, head.mac)
-            head = next(stream, None)
-        try:
-            checkpoint = from_row(row, previous, found)
-        except json.JSONDecodeError:
-            raise _Fault(f"the signature of checkpoint {row.number} does not hold") from None
-        yield checkpoint
-        previous = row.mac
+    with _stream(session, heads) as all_heads, _stream(session, query) as rows:
+        stream = iter(all_heads)
+        head, previous = next(stream, None), ""
+        for row in rows:
+            found: dict[str, tuple[int, str]] = {}
+            while head is not None and head.checkpoint <= row.number:
+                if head.checkpoint == row.number:
+                    found[head.chain] = (head.number, head.mac)
+                head = next(stream, None)
+            try:
+                checkpoint = from_row(row, previous, found)
+            except json.JSONDecodeError:
+                raise _Fault(f"the signature of checkpoint {row.number} does not hold") from None
+            if not isinstance(checkpoint.signature, dict):
+                raise _Fault(f"the signature of checkpoint {row.number} does not hold")
+            yield checkpoint
+            previous = row.mac

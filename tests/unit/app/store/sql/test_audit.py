@@ -14,14 +14,26 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from app.callers import Caller
 from app.cli.admin import administer
 from app.errors import InvalidRequest
+from app.jobs.maintenance.binding import bind_once
+from app.jobs.stores import open_keys
 from app.settings import Settings
+from app.store.blobs.places import open_blobs, place_of
 from app.store.crypto.canonical_json import canonical_json
+from app.store.crypto.key_files import load_signing_key
 from app.store.crypto.sealing import Signer, signature_holds
 from app.store.sql.audit.anchor import AnchorUnreadable, keep_anchor, kept_anchors
 from app.store.sql.audit.checkpoints import Anchor, newest_checkpoint
 from app.store.sql.audit.fold import fold
 from app.store.sql.audit.queue import AuditQueue
-from app.store.sql.audit.trail import SHARED, AuditTrail, Entry, _written, columns
+from app.store.sql.audit.trail import (
+    SHARED,
+    AuditTrail,
+    Entry,
+    _written,
+    columns,
+    early_digest,
+    shared_lines,
+)
 from app.store.sql.db import Database
 from app.store.sql.migration import migrate
 from app.store.sql.models import AuditChain, AuditLine
@@ -35,6 +47,7 @@ from tests.unit.app.store.sql.audit_logs import (
     fault,
     tamper,
     verdict,
+    vouch,
     write_shared_chain,
 )
 
@@ -115,6 +128,44 @@ TAMPERED = {
         "the head of chain x is gone, and its lines are left",
     ),
     "the head gone": ("DELETE FROM audit_chains", "the head of chain service is gone"),
+    "a line of a chain that has other tables": (
+        "INSERT INTO audit_lines (chain, number, at, action, subject, who, mac) VALUES "
+        "('shared', 1, '2026-03-01 12:00:00.000000', 'job.release', 'x', 'bob', '00')",
+        "line 1 of a chain 'shared' was not added by the service",
+    ),
+    "a head of a chain that has other tables": (
+        "INSERT INTO audit_chains (chain, number, mac) VALUES ('shared', 0, '')",
+        "head 0 of a chain 'shared' was not added by the service",
+    ),
+    "a head without lines": (
+        "INSERT INTO audit_chains (chain, number, mac) VALUES ('x', 0, '')",
+        "chain x has a head and no line",
+    ),
+    "a head of lines that are not there": (
+        "INSERT INTO audit_chains (chain, number, mac) VALUES ('x', 1, '00')",
+        "the lines of chain x end at line 0, and its head says line 1",
+    ),
+    "a second shared head": (
+        "INSERT INTO audit_head (id, number, mac) VALUES (2, 0, '')",
+        "the shared chain has more than one head",
+    ),
+    "a shared line without an HMAC": (
+        "INSERT INTO audit (id, at, action, subject) VALUES "
+        "(1, '2026-03-01 12:00:00.000000', 'seed.read', 'x')",
+        "line 1 of the shared chain was not added by the service",
+    ),
+    "an HMAC of other characters": (
+        "UPDATE audit_lines SET mac = 'é' WHERE number = 7",
+        "line 7 of chain service was altered",
+    ),
+    "an HMAC of another type": (
+        "UPDATE audit_lines SET mac = x'00' WHERE number = 7",
+        "line 7 of chain service was altered",
+    ),
+    "a time that is none": (
+        "UPDATE audit_lines SET at = 'yesterday' WHERE number = 7",
+        "a value in its tables has another type than the service writes",
+    ),
     "the shared head gone": ("DELETE FROM audit_head", "the shared chain's head is gone"),
 }
 
@@ -141,6 +192,10 @@ TAMPERED_CHECKPOINTS = {
     "a head altered": ("UPDATE audit_checkpoint_heads SET number = 9 WHERE checkpoint = 2", "2 was altered"),
     "signature altered": (
         'UPDATE audit_checkpoints SET signature = replace(signature, \'"value": "\', \'"value": "A\')',
+        "the signature of checkpoint 1 does not hold",
+    ),
+    "signature of another form": (
+        "UPDATE audit_checkpoints SET signature = '[]'",
         "the signature of checkpoint 1 does not hold",
     ),
     "signature gone": (
@@ -312,11 +367,120 @@ def test_a_log_of_an_older_version_stays_protected(
 def test_lines_from_before_the_chain_hold_with_it(database: Database, home: Path, chained: int) -> None:
     """They cannot be altered any more once a line or a checkpoint stands on them."""
     write_shared_chain(home, 3 + chained, early=3)
+    assert vouch(database) == (0 if chained else 3)
     checkpoint(database)
     found = verdict(database)
     assert (found.fault, found.unchained) == ("", 3)
     tamper(home, "UPDATE audit SET subject = 'd' WHERE id = 2")
     assert f"line {4 if chained else 3} of the shared chain" in fault(database)
+
+
+FORGED = (
+    "INSERT INTO audit (id, at, action, subject, who, reason) VALUES "
+    "({}, '2026-03-01 12:00:00.123456', 'seed.read', 'job-1', 'eve', 'forged')",
+    "UPDATE audit_head SET number = {}",
+)
+"""A line without an HMAC, which needs no key, and the head of the shared chain."""
+
+
+@pytest.mark.parametrize("checkpoints_before", [0, 1])
+@pytest.mark.parametrize("with_digest", [False, True])
+def test_a_checkpoint_does_not_vouch_for_a_line_that_has_no_hmac(
+    database: Database, home: Path, checkpoints_before: int, with_digest: bool
+) -> None:
+    """The next checkpoint would seal what anyone with the database has added. The digest needs no key."""
+    add(database)
+    for _ in range(checkpoints_before):
+        checkpoint(database)
+    tamper(home, *(statement.format(1) for statement in FORGED))
+    assert fault(database)
+    if with_digest:
+        with database.read() as session:
+            digest = early_digest(session.execute(shared_lines()).mappings())
+        tamper(home, f"UPDATE audit_head SET mac = '{digest}'", f"UPDATE audit SET mac = '{digest}'")
+    add(database, 1)
+    checkpoint(database)
+    with database.read() as session:
+        newest = newest_checkpoint(session)
+    assert newest is not None
+    assert set(newest.heads) == {CHAIN}
+    if with_digest:
+        assert "line 1 of the shared chain was altered" in fault(database)
+        tamper(home, "UPDATE audit_head SET mac = ''", "UPDATE audit SET mac = NULL")
+    assert "no line has an HMAC" in fault(database)
+
+
+def test_lines_without_an_hmac_are_not_added_to_those_that_a_checkpoint_has(
+    database: Database, home: Path
+) -> None:
+    write_shared_chain(home, 3, early=3)
+    assert vouch(database) == 3
+    tamper(home, *(statement.format(4) for statement in FORGED))
+    assert vouch(database) == 0
+    add(database, 1)
+    checkpoint(database)
+    assert "line 4 of the shared chain was not added by the service" in fault(database)
+
+
+def test_a_checkpoint_has_the_line_that_an_older_replica_adds_to_lines_without_an_hmac(
+    database: Database, home: Path
+) -> None:
+    """During an upgrade replicas of an older version go on with the shared chain."""
+    write_shared_chain(home, 4, early=3)
+    made = checkpoint(database)
+    with database.read() as session:
+        newest = newest_checkpoint(session)
+    assert newest is not None
+    assert (newest.anchor, newest.heads[SHARED][0]) == (made, 4)
+    assert verdict(database).unchained == 3
+
+
+def test_lines_of_the_shared_chain_are_not_repeated_in_another_table(database: Database, home: Path) -> None:
+    """They have HMACs that hold, so that a copy of them would hold as a chain of the same name."""
+    write_shared_chain(home, 3)
+    columns = "at, action, subject, who, project, request, reason, mac"
+    tamper(
+        home,
+        f"INSERT INTO audit_lines (chain, number, {columns}) SELECT 'shared', id, {columns} FROM audit",
+        "INSERT INTO audit_chains (chain, number, mac) SELECT 'shared', number, mac FROM audit_head",
+    )
+    assert "line 1 of a chain 'shared' was not added by the service" in fault(database)
+
+
+def test_only_a_first_start_vouches_for_lines_of_a_version_before_hmacs(
+    database: Database, home: Path
+) -> None:
+    """The folder knows that there was one, not the database; the operator can vouch later, by a command."""
+    write_shared_chain(home, 3, early=3)
+    settings = Settings(home=home)
+    sealer, audit = open_keys(settings, database)
+    blobs, place = open_blobs(settings, sealer), place_of(settings)
+    signer = Signer(load_signing_key(settings))
+    bind_once(database, sealer, signer, blobs, audit, place)
+    assert verdict(database, key=audit.key).unchained == 3
+    assert fault(database, key=audit.key) == ""
+    tamper(home, *(f"DELETE FROM {name}" for name in ("audit_checkpoints", "audit_checkpoint_heads")))
+    bind_once(database, sealer, signer, blobs, audit, place)
+    assert "no line has an HMAC" in fault(database, key=audit.key)
+    assert administer(settings, argparse.Namespace(command="reseal")) == 0
+    assert fault(database, key=audit.key) == ""
+
+
+def test_an_altered_log_is_not_copied_with_new_hmacs(
+    database: Database, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An older version would take every line for one that the service has written."""
+    settings = Settings(home=home)
+    create = argparse.Namespace(
+        command="keys", action="create", name="ada", scopes="run", project=None, expires="1d"
+    )
+    assert administer(settings, create) == 0
+    tamper(home, *(statement.format(1) for statement in FORGED))
+    back = argparse.Namespace(command="migrate", to="2026_11_23_version_support")
+    assert administer(settings, back) == 1
+    assert "the audit is not intact: no line has an HMAC" in capsys.readouterr().err
+    tamper(home, "DELETE FROM audit", "UPDATE audit_head SET number = 0")
+    assert administer(settings, back) == 0
 
 
 def test_a_chain_taken_off_is_no_audit_from_before_the_chain(database: Database, home: Path) -> None:

@@ -290,7 +290,8 @@ class AttackResult(ResponseModel):
     control: SuccessCount | SkipJsonSchema[None] = None
     """The same attack on control rows; absent without them."""
     risk: AttackRisk | SkipJsonSchema[None] = None
-    """Absent without control rows, and if all attacks on them succeed."""
+    """Absent without control rows, and if all attacks on them succeed. Of several intruders it is that of the
+    strongest one, with the largest limits of all."""
     note: str | SkipJsonSchema[None] = None
     """Limit of the attack that a reader must know."""
     details: Annotated[
@@ -311,7 +312,8 @@ class AttackState(ResponseModel):
     """Secret field, for an attack on one field."""
     state: RiskState
     value: float
-    """Success beyond the control's; without a control beyond the baseline's; else the success itself."""
+    """Success beyond the control's; without a control beyond the baseline's; else the success itself. 0 if
+    all of the control's, or of the baseline's, succeed: only the interval says something then."""
     low: float
     high: float
     """Interval of the risk."""
@@ -326,7 +328,7 @@ class AttackVerdict(ResponseModel):
 
     state: RiskState
     reasons: list[str]
-    """Sentences about the attacks that decide, the worst first."""
+    """Sentences about the attacks that decide, the worst first, then about secrets that are not judged."""
     attacks: list[AttackState]
     """State of each attack, the worst first."""
     thresholds: Annotated[dict[str, JsonValue], SchemaOf(_FIGURES, "RiskThresholds")]
@@ -450,8 +452,8 @@ class Report(ResponseModel):
     limits: list[str]
     """Threats that the service does not protect against."""
     left_out: dict[str, str] = Field(default={})
-    """Measure -> reason why it does not apply; field -> reason why it is not measured. Only in the report
-    `full`."""
+    """Measure -> reason why it does not apply; field -> reason why it is not measured; attack and secret,
+    joined by a dot -> reason why it is not judged. Only in the report `full`."""
     weak_seed: WeakSeedDescription | SkipJsonSchema[None] = None
     """Present if the caller gave a seed of less than 64 bits."""
     candidates: CandidatesDescription | SkipJsonSchema[None] = None

@@ -102,9 +102,9 @@ def _run(tables: AttackTables) -> AttackResult:
     if tables.control is None:
         raise NotApplicable("it needs control rows, or a release of a service with known parameters")
     if len(tables.control_targets) < _LEAST_CONTROL:
-        raise NotApplicable(
-            f"it needs {_LEAST_CONTROL} control rows or more, of different units if there are units"
-        )
+        unit = tables.method.unit_field if tables.method else None
+        each = "" if unit is None else f", each of another unit of '{unit}'"
+        raise NotApplicable(f"it needs {_LEAST_CONTROL} control rows or more{each}")
     if not tables.columns:
         raise NotApplicable("no field takes part")
     fields = list(tables.columns)

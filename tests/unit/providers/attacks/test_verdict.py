@@ -86,7 +86,7 @@ def test_without_control_rows_guessing_is_what_is_subtracted() -> None:
     [one] = judge(figures(linkability=of(100, None, None)), Thresholds()).attacks
     assert (one.against, one.value) == ("nothing", 0.5)
     [one] = judge(figures(linkability=of(200, 200)), Thresholds()).attacks
-    assert (one.against, one.value, one.state) == ("control", 0.0, "low")
+    assert (one.against, one.value, one.state) == ("control", 0.0, "elevated")
 
 
 def test_no_attack_shows_nothing() -> None:

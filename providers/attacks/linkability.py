@@ -55,8 +55,8 @@ def other_rows(tables: AttackTables) -> Int64Array:
 def unchanged_sets(tables: AttackTables, linked: Sequence[Sequence[str]]) -> Sequence[Sequence[str]] | None:
     """Return two sets of the fields that every released row has unchanged; None if that is no other pair.
 
-    Fields of the option `linked` stay in their sets. By default the unchanged known fields are split anew, so
-    that an additional field that the release changed alters nothing.
+    Fields of the option `linked` stay in their sets. By default the unchanged known fields alone are split,
+    so that an additional field that the release changed alters nothing.
     """
     known = [name for name in tables.options.known if any(name in fields for fields in linked)]
     unchanged = tables.unchanged_among(known)

@@ -426,6 +426,8 @@ class AttackRun(ResponseModel):
     control: SuccessCount | SkipJsonSchema[None] = None
     baseline: SuccessCount | SkipJsonSchema[None] = None
     risk: AttackRisk | SkipJsonSchema[None] = None
+    fields: list[str] | SkipJsonSchema[None] = None
+    """Fields that the intruder used, if not all that are known."""
 
 
 class ComposedAttack(SuccessCount):

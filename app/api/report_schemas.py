@@ -290,8 +290,7 @@ class AttackResult(ResponseModel):
     control: SuccessCount | SkipJsonSchema[None] = None
     """The same attack on control rows; absent without them."""
     risk: AttackRisk | SkipJsonSchema[None] = None
-    """Absent without control rows, and if all attacks on them succeed. Of several intruders it is that of the
-    strongest one, with the largest limits of all."""
+    """Absent without control rows, and if all attacks on them succeed."""
     note: str | SkipJsonSchema[None] = None
     """Limit of the attack that a reader must know."""
     details: Annotated[
@@ -304,7 +303,7 @@ RiskState = Literal["low", "elevated", "high"]
 
 
 class AttackState(ResponseModel):
-    """State of one attack in the verdict."""
+    """State of one attack in the verdict. Of several intruders it is that of the one with the worst state."""
 
     attack: str
     """Name of the attack."""

@@ -45,8 +45,7 @@ class AttackResult:
     control: Successes | None
     """The same attack on rows that were not in the source; None if there are no such rows."""
     risk: Risk | None
-    """(attack - control) / (1 - control); None without control rows, or if all attacks on them succeed. Of
-    several intruders it is that of the strongest one, whose limits are the largest."""
+    """(attack - control) / (1 - control); None without control rows, or if all attacks on them succeed."""
     note: str | None = None
     """Limit of the attack that a reader must know."""
     details: dict[str, Any] = field(default_factory=dict)

@@ -223,10 +223,11 @@ def _attack_secret(tables: AttackTables, name: str, searches: Sequence[Search]) 
             control = successes(int(right[1].sum()), len(right[1]), confidence) if len(right[1]) else None
             used = search.known if search.is_part else None
             runs[intruder], right_rows[intruder] = Run(attack, control, guessing, used), right[0]
-    stronger, risk = strongest(runs)
+    stronger = strongest(runs)
     chosen = runs[stronger]
     tables.outcomes[name] = Outcomes(right_rows[stronger], best)
-    return AttackResult(chosen.attack, guessing, chosen.control, risk, details=details_of(runs, stronger))
+    details = details_of(runs, stronger)
+    return AttackResult(chosen.attack, guessing, chosen.control, chosen.risk, details=details)
 
 
 def _guesses(tables: AttackTables, secret: Secret, search: Search) -> dict[str, list[npt.NDArray[Any]]]:

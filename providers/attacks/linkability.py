@@ -121,7 +121,7 @@ def _run(tables: AttackTables) -> AttackResult:
         report = sub_progress(tables.progress, place / len(pairs), (place + 1) / len(pairs))
         used = [*pair[0], *pair[1]] if intruder == UNCHANGED_FIELDS else None
         runs[intruder], outcomes[intruder] = _Linkage(tables, pair).run(used, report)
-    stronger, risk = strongest(runs)
+    stronger = strongest(runs)
     chosen = runs[stronger]
     tables.outcomes["linkability"] = outcomes[stronger]
     details: dict[str, Any] = {
@@ -129,8 +129,8 @@ def _run(tables: AttackTables) -> AttackResult:
         "neighbours": min(tables.options.neighbours, tables.release.num_rows),
     }
     if len(runs) > 1:
-        details |= details_of(runs, stronger, with_baseline=True)
-    return AttackResult(chosen.attack, chosen.baseline, chosen.control, risk, details=details)
+        details |= details_of(runs, stronger)
+    return AttackResult(chosen.attack, chosen.baseline, chosen.control, chosen.risk, details=details)
 
 
 ATTACK = Attack(

@@ -117,12 +117,12 @@ def _run(tables: AttackTables) -> AttackResult:
         report = sub_progress(tables.progress, place / len(intruders), (place + 1) / len(intruders))
         found[intruder] = _claims(tables, used or fields, used, report)
     runs = {intruder: each.run for intruder, each in found.items()}
-    stronger, risk = strongest(runs)
+    stronger = strongest(runs)
     chosen = runs[stronger]
     details: dict[str, Any] = {"area_under_curve": found[stronger].area_under_curve}
     if unchanged:
         details |= details_of(runs, stronger)
-    return AttackResult(chosen.attack, chosen.baseline, chosen.control, risk, NOTE, details)
+    return AttackResult(chosen.attack, chosen.baseline, chosen.control, chosen.risk, NOTE, details)
 
 
 ATTACK = Attack(

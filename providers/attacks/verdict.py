@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from providers.attacks.figures import AttackFigures, AttackResult, Risk, Successes, risk_of, unknown_risk
-from providers.attacks.intruders import USED
+from providers.attacks.intruders import USED, results_of
 from providers.attacks.thresholds import Bounds, Thresholds
 
 State = Literal["low", "elevated", "high"]
@@ -61,7 +61,8 @@ def judge(figures: AttackFigures, thresholds: Thresholds) -> Verdict:
     An attack is `high` if its risk is above that bound and its interval excludes 0; `elevated` if its risk is
     above the lower bound, or if its interval reaches above the higher one: too few attacks cannot show that a
     risk is low. Where every control attack, or every guess, succeeds, the risk is not known, and its interval
-    decides. A suite without any attack is `elevated`, because it shows nothing.
+    decides. Of several intruders of one attack, the worst state counts, so that no state falls because there
+    is one more. A suite without any attack is `elevated`, because it shows nothing.
 
     A secret that `left_out` names is not judged: every guess of it is right. The last reasons say so.
     """
@@ -69,7 +70,7 @@ def judge(figures: AttackFigures, thresholds: Thresholds) -> Verdict:
     for name, field, result in _each(figures.attacks):
         reason = None if field is None else figures.left_out.get(f"{name}.{field}")
         if reason is None:
-            found.append(_state(name, field, result, thresholds))
+            found.append(_worst(name, field, result, thresholds))
         else:
             not_judged.append(f"{_words(name, field)} is not judged: {reason}.")
     states = sorted(found, key=lambda each: (-STATES.index(each.state), -each.value))
@@ -78,6 +79,14 @@ def judge(figures: AttackFigures, thresholds: Thresholds) -> Verdict:
     worst = states[0]
     deciding = [each for each in states if each.state == worst.state] if worst.state != "low" else [worst]
     return Verdict(worst.state, [*(each.reason for each in deciding), *not_judged], states)
+
+
+def _worst(name: str, field: str | None, result: AttackResult, thresholds: Thresholds) -> AttackState:
+    """Return the state of the intruder with the worst one; the reported intruder if all are low."""
+    states = [_state(name, field, each, thresholds) for each in results_of(result)]
+    if all(each.state == "low" for each in states):
+        return states[0]
+    return max(states, key=lambda each: (STATES.index(each.state), each.low, each.value))
 
 
 def _each(

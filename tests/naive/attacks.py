@@ -110,10 +110,17 @@ def unchanged(
     return [] if len(found) == len(fields) else found
 
 
-def strongest(risks: Sequence[tuple[float, float, float]]) -> tuple[float, float, float]:
-    """Risk of the strongest of several intruders: their largest value, lower limit and upper limit."""
-    values, lows, highs = zip(*risks, strict=True)
-    return max(values), max(lows), max(highs)
+def reported(risks: Sequence[tuple[float, float, float]]) -> int:
+    """Number of the intruder whose successes are reported; risks have value, lower and upper limit.
+
+    The first one uses all fields. Another one is reported only if its lower limit is above 0 and above that
+    of the first one, or equal to it with a higher risk.
+    """
+    best = 0
+    for number, (value, low, high) in enumerate(risks):
+        if low > 0 and (low, value, high) > (risks[best][1], risks[best][0], risks[best][2]):
+            best = number
+    return best
 
 
 def one_row_each(chosen: Sequence[int], units: Sequence[object]) -> bool:

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from providers.attacks import suite
-from providers.attacks.figures import AttackResult, risk_of, successes, unknown_risk
-from providers.attacks.intruders import Run, strongest
+from providers.attacks.figures import AttackFigures, AttackResult, risk_of, successes, unknown_risk
+from providers.attacks.intruders import ALL_FIELDS, UNCHANGED_FIELDS, Run, details_of, strongest
 from providers.attacks.options import AttackOptions
 from providers.attacks.registry import ATTACKS
 from providers.attacks.suite import attacks_stream
@@ -20,6 +20,7 @@ from providers.measures.assessment import MeasureOptions, Release
 from providers.measures.run_figures import measures_stream
 from providers.selection.figures import FIGURES, take_figures
 from tests.naive import attacks as naive
+from tests.naive import verdict as verdicts
 from tests.unit.providers.attacks.tables import SEED, attacked, people, result_of
 
 
@@ -65,8 +66,9 @@ def test_swapped_fields_that_are_known_do_not_hide_a_disclosure() -> None:
     assert found.details["used"] == ["income"]
     assert found.details["intruder"] in ("nearest_unchanged", "model_unchanged")
     assert found.details["nearest"]["attack"].rate < 0.5
-    assert found.details["nearest_unchanged"] == alone.details["nearest"]
-    assert found.details["model_unchanged"] == alone.details["model"]
+    for intruder in ("nearest", "model"):
+        expected = {**alone.details[intruder], "fields": ["income"]}
+        assert found.details[f"{intruder}_unchanged"] == expected
     assert found.risk is not None
     assert found.risk.low > 0.9
     assert "used" not in alone.details
@@ -134,34 +136,41 @@ def test_unchanged_fields_are_those_of_the_twin() -> None:
             assert tables.unchanged_among(asked) == expected
 
 
-def test_the_strongest_has_the_largest_value_and_limits() -> None:
+def test_the_worst_intruder_decides_the_state() -> None:
     """Over counts of two intruders; also where all attacks of one on control rows succeed."""
-    counts = [(0, 0), (3, 1), (30, 25), (38, 39), (40, 39), (40, 40), (36, 40)]
+    counts = [(0, 0), (3, 1), (6, 0), (30, 25), (38, 39), (40, 39), (40, 40), (36, 40)]
+    bounds = Thresholds(elevated=0.2, high=0.4)
     for pairs in itertools.product(counts, repeat=2):
         runs = {
-            str(number): Run(successes(attack, 40, 0.95), successes(control, 40, 0.95), None)
-            for number, (attack, control) in enumerate(pairs)
+            name: Run(successes(attack, 40, 0.95), successes(control, 40, 0.95), None, used)
+            for name, used, (attack, control) in zip(
+                (ALL_FIELDS, UNCHANGED_FIELDS), (None, ["a"]), pairs, strict=True
+            )
         }
         risks = []
         for run in runs.values():
             assert run.control is not None
             one = risk_of(run.attack, run.control) or unknown_risk(run.attack, run.control)
             risks.append((one.value, one.low, one.high))
-        chosen, risk = strongest(runs)
-        expected = naive.strongest(risks)
-        assert risks[int(chosen)][0] == expected[0]
-        if risk is None:
-            assert runs[chosen].control == successes(40, 40, 0.95)
-            assert risks[int(chosen)] == expected
-        else:
-            assert (risk.value, risk.low, risk.high) == expected
+        chosen = strongest(runs)
+        assert list(runs).index(chosen) == naive.reported(risks)
+        run = runs[chosen]
+        result = AttackResult(run.attack, None, run.control, run.risk, details=details_of(runs, chosen))
+        [judged] = judge(AttackFigures({"linkability": result}, {}, "given"), bounds).attacks
+        states = [verdicts.state(*risk, 0.2, 0.4, False) for risk in risks]
+        assert judged.state == verdicts.worst(states)
+        assert (judged.value, judged.low, judged.high) in risks
+        place = risks.index((judged.value, judged.low, judged.high))
+        assert states[place] == judged.state
+        if risks[0] != risks[1]:
+            assert ("by the unchanged field 'a' alone" in judged.reason) == (place == 1)
 
 
 def test_without_control_the_success_beyond_guessing_decides() -> None:
     guess = successes(5, 40, 0.95)
     runs = {str(count): Run(successes(count, 40, 0.95), None, guess) for count in (3, 30, 20)}
-    assert strongest(runs) == ("30", None)
-    assert strongest({"a": runs["3"], "b": runs["3"]}) == ("a", None)
+    assert strongest(runs) == "30"
+    assert strongest({"a": runs["3"], "b": runs["3"]}) == "a"
 
 
 @pytest.mark.parametrize("with_control", [True, False])
@@ -189,8 +198,6 @@ def test_naming_another_swapped_field_lowers_no_state(
         more = judged(known)
         for attack, state in fewer.items():
             assert STATES.index(more[attack].state) >= STATES.index(state.state)
-            assert more[attack].value >= state.value
-            assert more[attack].high >= state.high
 
 
 @pytest.mark.parametrize("figure", ["inference_risk", "linkability_risk"])

@@ -10,7 +10,7 @@ from providers.attacks import advice
 from providers.attacks.advice import advise
 from providers.attacks.options import AttackOptions
 from providers.attacks.sister import sister_release
-from providers.attacks.suite import attacks_stream
+from providers.attacks.suite import attack_release, attacks_stream
 from providers.attacks.tables import AttackTables, MethodUsed
 from providers.attacks.thresholds import Thresholds
 from providers.attacks.units import row_of_each, sampled_units, unit_codes, unit_field, withheld_rows
@@ -192,7 +192,7 @@ def test_advice_keeps_units_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(advice, "MOST_TRIES", 3)
     monkeypatch.setattr(advice, "SAMPLE_ROWS", 250)
     seen = []
-    attack = advice.attack_release
+    attack = attack_release
 
     def recorded(source: pa.Table, release: pa.Table, control: pa.Table, *more: Any, **named: Any) -> Any:
         seen.append((set(source["person"].to_pylist()), set(control["person"].to_pylist()), source.num_rows))

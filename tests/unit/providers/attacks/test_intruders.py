@@ -137,7 +137,7 @@ def test_unchanged_fields_are_those_of_the_twin() -> None:
 
 
 def test_the_worst_intruder_decides_the_state() -> None:
-    """Over counts of two intruders; also where all attacks of one on control rows succeed."""
+    """Counts of two intruders; also where all attacks of one on control rows succeed."""
     counts = [(0, 0), (3, 1), (6, 0), (30, 25), (38, 39), (40, 39), (40, 40), (36, 40)]
     bounds = Thresholds(elevated=0.2, high=0.4)
     for pairs in itertools.product(counts, repeat=2):

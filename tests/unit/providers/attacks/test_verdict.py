@@ -186,7 +186,7 @@ def test_a_rare_secret_that_is_disclosed_is_never_low() -> None:
 def test_a_secret_that_every_guess_gives_is_left_out(
     secret: list[Any], tolerance: float, left_out: bool, control: bool
 ) -> None:
-    """As the twin says; the result stays, so that the counts can be read."""
+    """The twin agrees; the result stays, so that the counts can be read."""
     values = secret * 6
     table = pa.table({"known": np.random.default_rng(1).permutation(len(values)), "secret": values})
     rows = 3 * len(secret)

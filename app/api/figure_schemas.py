@@ -426,6 +426,8 @@ class AttackRun(ResponseModel):
     control: SuccessCount | SkipJsonSchema[None] = None
     baseline: SuccessCount | SkipJsonSchema[None] = None
     risk: AttackRisk | SkipJsonSchema[None] = None
+    fields: list[str] | SkipJsonSchema[None] = None
+    """Fields that the intruder used, if not all that are known."""
 
 
 class ComposedAttack(SuccessCount):
@@ -455,14 +457,25 @@ class AttackDetails(ResponseModel):
     isolated_in_control: int | SkipJsonSchema[None] = None
     """Predicates that match exactly one control row."""
     linked: list[list[str]] | SkipJsonSchema[None] = None
-    """Known fields of each of the two linked tables."""
+    """Known fields of each of the two linked tables, as the strongest intruder used them."""
     neighbours: int | SkipJsonSchema[None] = None
     intruder: str | SkipJsonSchema[None] = None
-    """Stronger of the intruders `nearest` and `model`."""
+    """Strongest of the intruders, by the name of the member that describes it."""
+    used: list[str] | SkipJsonSchema[None] = None
+    """Fields that the strongest intruder used, if only those that no released row has changed."""
     nearest: AttackRun | SkipJsonSchema[None] = None
     """Intruder who takes the value of the nearest released row."""
     model: AttackRun | SkipJsonSchema[None] = None
     """Intruder who trains a model on the release."""
+    nearest_unchanged: AttackRun | SkipJsonSchema[None] = None
+    """The same as `nearest`, by those of the known fields alone that no released row has changed. Absent if
+    these are none or all of them."""
+    model_unchanged: AttackRun | SkipJsonSchema[None] = None
+    """The same as `model`, by the unchanged known fields alone."""
+    all_fields: AttackRun | SkipJsonSchema[None] = None
+    """Linkability and membership: intruder who uses all fields, if another one uses the unchanged alone."""
+    unchanged_fields: AttackRun | SkipJsonSchema[None] = None
+    """Linkability and membership: intruder who uses the unchanged fields alone."""
     area_under_curve: float | SkipJsonSchema[None] = None
     fields: list[str] | SkipJsonSchema[None] = None
     known_rows: int | SkipJsonSchema[None] = None

@@ -303,7 +303,7 @@ RiskState = Literal["low", "elevated", "high"]
 
 
 class AttackState(ResponseModel):
-    """State of one attack in the verdict."""
+    """State of one attack in the verdict. Of several intruders it is that of the one with the worst state."""
 
     attack: str
     """Name of the attack."""
@@ -311,7 +311,8 @@ class AttackState(ResponseModel):
     """Secret field, for an attack on one field."""
     state: RiskState
     value: float
-    """Success beyond the control's; without a control beyond the baseline's; else the success itself."""
+    """Success beyond the control's; without a control beyond the baseline's; else the success itself. 0 if
+    all of the control's, or of the baseline's, succeed: only the interval says something then."""
     low: float
     high: float
     """Interval of the risk."""
@@ -326,7 +327,7 @@ class AttackVerdict(ResponseModel):
 
     state: RiskState
     reasons: list[str]
-    """Sentences about the attacks that decide, the worst first."""
+    """Sentences about the attacks that decide, the worst first, then about secrets that are not judged."""
     attacks: list[AttackState]
     """State of each attack, the worst first."""
     thresholds: Annotated[dict[str, JsonValue], SchemaOf(_FIGURES, "RiskThresholds")]
@@ -457,8 +458,8 @@ class Report(ResponseModel):
     limits: list[str]
     """Threats that the service does not protect against."""
     left_out: dict[str, str] = Field(default={})
-    """Measure -> reason why it does not apply; field -> reason why it is not measured. Only in the report
-    `full`."""
+    """Measure -> reason why it does not apply; field -> reason why it is not measured; attack and secret,
+    joined by a dot -> reason why it is not judged. Only in the report `full`."""
     unjudged: list[str] = Field(default=[])
     """Published fields that could not be compared with the source, of a release that no run here has made:
     the headline is never `low` then, unless the request names `sensitive_fields`."""

@@ -30,8 +30,9 @@ _VERDICTS = {
 
 _CONTROLS = {
     "given": "The control are the rows that were given with the request, which were not in the source.",
-    "sister": "The control are a tenth of the source's rows, which were withheld from a sister release: the "
-    "same service with the same parameters. The sister release was attacked, and thrown away.",
+    "sister": "The control are a tenth of the source's rows, or of its units or households if the parameters "
+    "name these, which were withheld from a sister release: the same service with the same parameters. The "
+    "sister release was attacked, and thrown away.",
     "none": "There are no control rows: the risks are relative to guessing, and count what is true of "
     "everybody as disclosed.",
 }

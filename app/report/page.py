@@ -177,6 +177,9 @@ def _measure_title(key: str, fields: list[str]) -> Cell:
         return MEASURES[key].title
     if key in ATTACKS:
         return title_of(key)
+    attack, _, secret = key.partition(".")
+    if attack in ATTACKS and secret:
+        return visible(f"{title_of(attack)}: {secret}")
     return named(key) if key in fields else humanised(key)
 
 

@@ -19,7 +19,8 @@ _LOADED = 0.02  # estimated share of the run after which the tables are read
 _CONTROLS = {
     "given": "Risks are relative to the control rows that were given.",
     "sister": "The attacks were made on a sister release: the same service with the same parameters on the "
-    "source without a random tenth of its rows, which are the control. It was thrown away.",
+    "source without a random tenth of its rows, or of its units or households if the parameters name these. "
+    "These rows are the control. The sister release was thrown away.",
     "none": "There are no control rows: risks are relative to guessing, and count what is true of everybody "
     "as disclosed.",
 }

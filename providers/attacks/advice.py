@@ -18,12 +18,12 @@ from pydantic import ValidationError
 
 from providers import PROVIDERS
 from providers.attacks.options import AttackOptions
-from providers.attacks.sister import WITHHELD
 from providers.attacks.suite import MethodUsed, attack_release
 from providers.attacks.thresholds import Thresholds
+from providers.attacks.units import sampled_units, withheld_rows
 from providers.attacks.verdict import SINGLING_OUT, STATES, State, Verdict, judge
 from providers.errors import ProviderError
-from providers.measures.shared.sampling import sample_rows
+from providers.measures.shared.finding import NotApplicable
 from providers.progress import Progress, sub_progress
 from providers.randomness.chacha20 import Stream
 from providers.tables.columns import take_rows
@@ -135,10 +135,12 @@ def advise(
     A try is better than the release's own parameters if its state is lower, or if its risk is below the
     interval of theirs. At most `MOST_TRIES` runs of the service on `SAMPLE_ROWS` rows.
     """
-    search = _Search(source, method, options, thresholds, stream, progress)
     if source.num_rows < _LEAST_ROWS:
-        nothing = Try({}, None, None, None, error=f"the source has fewer than {_LEAST_ROWS} rows")
-        return Advice(f"No parameter was tried: {nothing.error}.", {}, nothing, None, [], 0, 0)
+        return _without_tries(f"the source has fewer than {_LEAST_ROWS} rows")
+    try:
+        search = _Search(source, method, options, thresholds, stream, progress)
+    except NotApplicable as reason:
+        return _without_tries(str(reason))
     now = search.attempt({})
     if now.state is None:
         return search.advice(now, None, [])
@@ -159,6 +161,11 @@ def advise(
     return search.advice(now, best if best is not None and _better(best, now) else None, tries)
 
 
+def _without_tries(reason: str) -> Advice:
+    nothing = Try({}, None, None, None, error=reason)
+    return Advice(f"No parameter was tried: {reason}.", {}, nothing, None, [], 0, 0)
+
+
 class _Search:
     """Sample of a source, and the tries on it."""
 
@@ -171,10 +178,10 @@ class _Search:
         stream: Stream,
         progress: Progress,
     ) -> None:
-        rows = min(source.num_rows, SAMPLE_ROWS)
-        sample = take_rows(source, sample_rows(source.num_rows, rows, stream, "advice sample"))
-        withheld = np.zeros(rows, np.bool_)
-        withheld[sample_rows(rows, rows // WITHHELD, stream, "advice control")] = True
+        """Raise NotApplicable if the sample has no tenth to withhold."""
+        unit = method.unit_field
+        sample = take_rows(source, sampled_units(source, unit, SAMPLE_ROWS, stream, "advice sample"))
+        withheld = withheld_rows(sample, unit, stream, "advice control")
         self._kept = take_rows(sample, np.flatnonzero(~withheld))
         self._control = take_rows(sample, np.flatnonzero(withheld))
         self._method = method

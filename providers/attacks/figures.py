@@ -59,7 +59,8 @@ class AttackFigures:
     attacks: dict[str, AttackResult | dict[str, AttackResult]]
     """Name of the attack -> its result; for `inference` an object by secret field."""
     left_out: dict[str, str]
-    """Name of an attack, or ``fields.`` and a field's name -> reason for which it was left out."""
+    """Name of an attack, ``fields.`` and a field's name, or an attack, a dot and a secret -> reason for which
+    it was left out. A secret that is left out may have a result, which is not judged."""
     control: Control
     sampled: dict[str, int] = field(default_factory=dict)
     """``attacks``: number of attacks of each kind, if the table is too large for those asked for;
@@ -136,17 +137,38 @@ def uncut_risk(attack: Successes, control: Successes | None) -> Risk | None:
     if control is None or control.rate >= 1.0:
         return None
     one, two = 1 - attack.rate, 1 - control.rate
-    one_low, one_high, two_low, two_high = 1 - attack.high, 1 - attack.low, 1 - control.high, 1 - control.low
-    root = math.sqrt(
-        max(0.0, (one * two) ** 2 - one_low * two_high * (2 * one - one_low) * (2 * two - two_high))
-    )
-    least = one_low * (2 * one - one_low) / (one * two + root) if one > 0 else 0.0
+    one_high, two_low = 1 - attack.low, 1 - control.high
     root = math.sqrt(
         max(0.0, (one * two) ** 2 - one_high * two_low * (2 * one - one_high) * (2 * two - two_low))
     )
     # next to a confidence of 1 all attacks on control rows may succeed: the ratio has no upper limit then
     most = (one * two + root) / (two_low * (2 * two - two_low)) if two_low > 0 else math.inf
-    return Risk(1 - one / two, 1 - most, 1 - least)
+    return Risk(1 - one / two, 1 - most, 1 - _least_ratio(attack, control))
+
+
+def unknown_risk(attack: Successes, control: Successes) -> Risk:
+    """Return the risk where every attack on control rows, or every guess, succeeds: 0 with an interval.
+
+    The ratio of failures has no upper limit then, so that the lower limit of the risk is 0. Its upper limit
+    is that of `uncut_risk`, which is 1 if every attack succeeds. It is 0 only if the attack clearly succeeds
+    less often than the control.
+    """
+    return Risk(0.0, 0.0, _cut(1 - _least_ratio(attack, control)))
+
+
+def _least_ratio(attack: Successes, control: Successes) -> float:
+    """Lower limit of the ratio of failures (1 - attack) / (1 - control), also where no control attack fails.
+
+    It is the smaller root R of (x - R y)^2 = (x - x_low)^2 + R^2 (y_high - y)^2, Donner and Zou's equation 9.
+    """
+    one, two, one_low, two_high = 1 - attack.rate, 1 - control.rate, 1 - attack.high, 1 - control.low
+    if one <= 0 or one_low <= 0:
+        return 0.0
+    root = math.sqrt(
+        max(0.0, (one * two) ** 2 - one_low * two_high * (2 * one - one_low) * (2 * two - two_high))
+    )
+    found = one * two + root
+    return one_low * (2 * one - one_low) / found if found > 0 else math.inf
 
 
 def _cut(value: float) -> float:

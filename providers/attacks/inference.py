@@ -2,11 +2,13 @@
 
 Two intruders guess the secret of each attacked row: one takes the value of the nearest released row, the
 other trains a gradient-boosted model on the release. Guesses of numbers are right within a relative
-tolerance.
+tolerance. Where the release left some of the known fields unchanged in every row, both also attack with these
+alone, because the changed ones are noise.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +16,8 @@ from threadpoolctl import threadpool_limits
 
 from providers.arrays import BoolArray, Float64Array, Int64Array
 from providers.attacks.attack import Attack
-from providers.attacks.figures import AttackResult, Risk, Successes, risk_of, successes
+from providers.attacks.figures import AttackResult, successes
+from providers.attacks.intruders import Run, details_of, strongest
 from providers.attacks.nearest import Ties, nearest_rows
 from providers.attacks.tables import AttackTables, Outcomes, Rows
 from providers.measures.shared.finding import NotApplicable
@@ -35,6 +38,21 @@ _TREES = 300
 
 _LEVELS = 254
 """Most categories of a known field that a model distinguishes, the most frequent ones; others are missing."""
+
+
+UNCHANGED = "_unchanged"
+"""Suffix of the names of intruders who use the unchanged known fields alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """Nearest released rows by some known fields."""
+
+    known: Sequence[str]
+    nearest: Sequence[Int64Array]
+    """Released rows for the attacked rows of the source, and for those of the control; shape (attacks, 1)."""
+    is_part: bool
+    """Whether they are the unchanged ones of the known fields, and others are ignored."""
 
 
 class Secret:
@@ -92,6 +110,23 @@ class Secret:
         low, high = np.minimum(*ends), np.maximum(*ends)
         right = np.searchsorted(known, high, "right") - np.searchsorted(known, low, "left")
         return values[[int(np.argmax(right))]]
+
+    def shows_nothing(self) -> str | None:
+        """Return the reason if the best guess is right for every row; None if it is wrong for one."""
+        guess = self.best_guess()
+        for rows, table in (("source", self._tables.source), ("control", self._tables.control)):
+            targets = np.arange(0 if table is None else table.num_rows)
+            truth = self.truth(cast(Rows, rows), targets)
+            if not self.is_right(np.repeat(guess, len(truth)), truth).all():
+                return None
+        if len(np.unique(self._tables.columns[self.name].codes("source"))) <= 1:
+            return "every row has the same value, so that there is nothing to learn"
+        tolerance = f"the tolerance of {100 * self._tables.options.tolerance:g} %"
+        remedy = "" if self.is_time else f", or name '{self.name}' in 'categorical_fields'"
+        return (
+            f"{tolerance} makes every guess right, so that an attack shows nothing: set a smaller "
+            f"'tolerance'{remedy}"
+        )
 
 
 class Features:
@@ -173,61 +208,69 @@ def learnt_guesses(
     return [classes[each] for each in guesses] if as_classes else guesses
 
 
-def _attack_secret(
-    tables: AttackTables, name: str, known: Sequence[str], nearest: Sequence[Int64Array]
-) -> AttackResult:
-    secret, features = Secret(tables, name), Features(tables, known)
+def _attack_secret(tables: AttackTables, name: str, searches: Sequence[Search]) -> AttackResult:
+    secret = Secret(tables, name)
     truths = secret.truth("source", tables.targets), secret.truth("control", tables.control_targets)
-    wanted = features.rows("source", tables.targets), features.rows("control", tables.control_targets)
-    guesses = {"nearest": [secret.released(rows[:, 0]) for rows in nearest]}
-    if tables.release.num_rows >= LEAST_TRAINING_ROWS:
-        guesses["model"] = learnt_guesses(tables, secret, features, wanted)
     confidence = tables.options.confidence
-    found: dict[str, tuple[Successes, Successes | None, Risk | None]] = {}
-    right_rows: dict[str, BoolArray] = {}
-    for intruder, guessed in guesses.items():
-        right = [secret.is_right(each, truth) for each, truth in zip(guessed, truths, strict=True)]
-        attack = successes(int(right[0].sum()), len(right[0]), confidence)
-        control = successes(int(right[1].sum()), len(right[1]), confidence) if len(right[1]) else None
-        found[intruder], right_rows[intruder] = (attack, control, risk_of(attack, control)), right[0]
-    stronger = max(found, key=lambda intruder: _strength(*found[intruder]))
-    attack, control, risk = found[stronger]
     best = secret.is_right(np.repeat(secret.best_guess(), len(truths[0])), truths[0])
+    guessing = successes(int(best.sum()), len(best), confidence)
+    runs: dict[str, Run] = {}
+    right_rows: dict[str, BoolArray] = {}
+    for search in searches:
+        for intruder, guesses in _guesses(tables, secret, search).items():
+            right = [secret.is_right(each, truth) for each, truth in zip(guesses, truths, strict=True)]
+            attack = successes(int(right[0].sum()), len(right[0]), confidence)
+            control = successes(int(right[1].sum()), len(right[1]), confidence) if len(right[1]) else None
+            used = search.known if search.is_part else None
+            runs[intruder], right_rows[intruder] = Run(attack, control, guessing, used), right[0]
+    stronger = strongest(runs)
+    chosen = runs[stronger]
     tables.outcomes[name] = Outcomes(right_rows[stronger], best)
-    details: dict[str, Any] = {
-        intruder: {"attack": each[0], "control": each[1], "risk": each[2]} for intruder, each in found.items()
-    }
-    return AttackResult(
-        attack,
-        successes(int(best.sum()), len(best), confidence),
-        control,
-        risk,
-        details={"intruder": stronger, **details},
+    details = details_of(runs, stronger)
+    return AttackResult(chosen.attack, guessing, chosen.control, chosen.risk, details=details)
+
+
+def _guesses(tables: AttackTables, secret: Secret, search: Search) -> dict[str, list[npt.NDArray[Any]]]:
+    """Guesses of both intruders with these known fields, for the source's rows and for control rows."""
+    suffix = UNCHANGED if search.is_part else ""
+    found = {f"nearest{suffix}": [secret.released(rows[:, 0]) for rows in search.nearest]}
+    if tables.release.num_rows >= LEAST_TRAINING_ROWS:
+        features = Features(tables, search.known)
+        wanted = features.rows("source", tables.targets), features.rows("control", tables.control_targets)
+        found[f"model{suffix}"] = learnt_guesses(tables, secret, features, wanted)
+    return found
+
+
+def _searches(tables: AttackTables, known: Sequence[str]) -> list[Search]:
+    """Search the nearest rows by all known fields, and by the unchanged ones if these are only a part."""
+    unchanged = tables.unchanged_among(known)
+    field_sets = [known, *([unchanged] if unchanged else [])]
+    sides: tuple[tuple[Rows, Int64Array], ...] = (
+        ("source", tables.targets),
+        ("control", tables.control_targets),
     )
-
-
-def _strength(attack: Successes, control: Successes | None, risk: Risk | None) -> tuple[float, float]:
-    return risk.value if risk else 0.0, attack.rate
+    found, done, steps = [], 0, len(field_sets) * len(sides)
+    for place, fields in enumerate(field_sets):
+        released, nearest = tables.encode(fields, "release"), []
+        for rows, targets in sides:
+            ties = Ties(tables.release.num_rows, len(targets), tables.stream, f"inference/{rows}")
+            progress = sub_progress(tables.progress, 0.5 * done / steps, 0.5 * (done + 1) / steps)
+            done += 1
+            queries = tables.encode(fields, rows).take(targets)
+            nearest.append(nearest_rows(queries, released, 1, ties, progress))
+        found.append(Search(fields, nearest, place > 0))
+    return found
 
 
 def _run(tables: AttackTables) -> dict[str, AttackResult]:
     known = tables.need_known()
     if not tables.options.secret:
         raise NotApplicable("name a field that an intruder wants to learn in 'secret'")
-    released = tables.encode(known, "release")
-    nearest = []
-    sides: tuple[tuple[Rows, Int64Array], ...] = (
-        ("source", tables.targets),
-        ("control", tables.control_targets),
-    )
-    for place, (rows, targets) in enumerate(sides):
-        ties = Ties(tables.release.num_rows, len(targets), tables.stream, f"inference/{rows}")
-        progress = sub_progress(tables.progress, place * 0.25, place * 0.25 + 0.25)
-        nearest.append(nearest_rows(tables.encode(known, rows).take(targets), released, 1, ties, progress))
+    searches = _searches(tables, known)
     found = {}
     for done, name in enumerate(tables.options.secret):
         tables.progress(0.5 + 0.5 * done / len(tables.options.secret), f"guessing {name}")
-        found[name] = _attack_secret(tables, name, known, nearest)
+        found[name] = _attack_secret(tables, name, searches)
     return found
 
 

@@ -7,17 +7,24 @@ among both.
 The baseline is the same with the second set of fields of another person: what the released values of each set
 give without the link between the sets. If many released rows are equally near by both sets, as with a few
 categories, both searches often choose the same one.
+
+Where the release left some of the fields unchanged in every row, an intruder with these alone attacks as
+well.
 """
+
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from providers.arrays import BoolArray, Int64Array
 from providers.attacks.attack import Attack
-from providers.attacks.figures import AttackResult, risk_of, successes
+from providers.attacks.figures import AttackResult, successes
+from providers.attacks.intruders import ALL_FIELDS, UNCHANGED_FIELDS, Run, details_of, strongest
 from providers.attacks.nearest import Ties, nearest_rows
 from providers.attacks.tables import AttackTables, Outcomes, Rows
 from providers.measures.shared.sampling import uniforms
-from providers.progress import sub_progress
+from providers.progress import Progress, sub_progress
 
 
 def sets_of(known: list[str]) -> tuple[list[str], list[str]]:
@@ -45,46 +52,85 @@ def other_rows(tables: AttackTables) -> Int64Array:
     return np.asarray((tables.targets + 1 + steps.astype(np.int64)) % rows)
 
 
+def unchanged_sets(tables: AttackTables, linked: Sequence[Sequence[str]]) -> Sequence[Sequence[str]] | None:
+    """Return two sets of the fields that every released row has unchanged; None if that is no other pair.
+
+    Fields of the option `linked` stay in their sets. By default the unchanged known fields alone are split,
+    so that an additional field that the release changed alters nothing.
+    """
+    known = [name for name in tables.options.known if any(name in fields for fields in linked)]
+    unchanged = tables.unchanged_among(known)
+    if tables.options.linked:
+        found: tuple[list[str], ...] = tuple([n for n in fields if n in unchanged] for fields in linked)
+    else:
+        found = sets_of(unchanged)
+    return found if all(found) else None
+
+
+class _Linkage:
+    """Searches of one attack on the released rows by two sets of fields."""
+
+    def __init__(self, tables: AttackTables, linked: Sequence[Sequence[str]]) -> None:
+        self._tables, self._linked = tables, linked
+        self.wanted = min(tables.options.neighbours, tables.release.num_rows)
+        self._released = [tables.encode(fields, "release") for fields in linked]
+        self.searches = 3 * len(tables.targets) + 2 * len(tables.control_targets)
+        self._done = 0
+
+    def _search(
+        self, side: int, rows: Rows, attacked: Int64Array, ties: Ties, report: Progress
+    ) -> Int64Array:
+        """Return the nearest released rows by the fields of one table; shape (attacks, wanted)."""
+        start, self._done = self._done, self._done + len(attacked)
+        queries = self._tables.encode(self._linked[side], rows).take(attacked)
+        progress = sub_progress(report, start / self.searches, self._done / self.searches)
+        return nearest_rows(queries, self._released[side], self.wanted, ties, progress)
+
+    def _ties(self, rows: Rows, attacks: int) -> Ties:
+        return Ties(self._tables.release.num_rows, attacks, self._tables.stream, f"linkability/{rows}")
+
+    def run(self, used: Sequence[str] | None, report: Progress) -> tuple[Run, Outcomes]:
+        """Return the successes, and the outcome of each attack."""
+        tables, confidence = self._tables, self._tables.options.confidence
+        tries, control_tries = len(tables.targets), len(tables.control_targets)
+        ties = self._ties("source", tries)
+        found = self._search(0, "source", tables.targets, ties, report)
+        linking = _sharing(found, self._search(1, "source", tables.targets, ties, report))
+        stranger = _sharing(found, self._search(1, "source", other_rows(tables), ties, report))
+        control = None
+        if control_tries:
+            ties = self._ties("control", control_tries)
+            one, two = (
+                self._search(side, "control", tables.control_targets, ties, report) for side in range(2)
+            )
+            control = successes(shared(one, two), control_tries, confidence)
+        attack, baseline = (successes(int(each.sum()), tries, confidence) for each in (linking, stranger))
+        return Run(attack, control, baseline, used), Outcomes(linking, stranger)
+
+
 def _run(tables: AttackTables) -> AttackResult:
     known = tables.need_known(2)
     tables.need_rows(2)
-    linked = tables.options.linked or sets_of(known)
-    wanted = min(tables.options.neighbours, tables.release.num_rows)
-    confidence = tables.options.confidence
-    released = [tables.encode(fields, "release") for fields in linked]
-    tries, control_tries = len(tables.targets), len(tables.control_targets)
-    searches = 3 * tries + 2 * control_tries
-    done = 0
-
-    def search(side: int, rows: Rows, attacked: Int64Array, ties: Ties) -> Int64Array:
-        """Return the nearest released rows by the fields of one table; shape (attacks, wanted)."""
-        nonlocal done
-        start, done = done, done + len(attacked)
-        queries = tables.encode(linked[side], rows).take(attacked)
-        progress = sub_progress(tables.progress, start / searches, done / searches)
-        return nearest_rows(queries, released[side], wanted, ties, progress)
-
-    def ties_of(rows: Rows, attacks: int) -> Ties:
-        return Ties(tables.release.num_rows, attacks, tables.stream, f"linkability/{rows}")
-
-    ties = ties_of("source", tries)
-    found = search(0, "source", tables.targets, ties)
-    linking = _sharing(found, search(1, "source", tables.targets, ties))
-    stranger = _sharing(found, search(1, "source", other_rows(tables), ties))
-    tables.outcomes["linkability"] = Outcomes(linking, stranger)
-    attack = successes(int(linking.sum()), tries, confidence)
-    control = None
-    if control_tries:
-        ties = ties_of("control", control_tries)
-        one, two = (search(side, "control", tables.control_targets, ties) for side in range(2))
-        control = successes(shared(one, two), control_tries, confidence)
-    return AttackResult(
-        attack,
-        successes(int(stranger.sum()), tries, confidence),
-        control,
-        risk_of(attack, control),
-        details={"linked": [list(fields) for fields in linked], "neighbours": wanted},
-    )
+    linked: Sequence[Sequence[str]] = tables.options.linked or sets_of(known)
+    pairs = {ALL_FIELDS: linked}
+    if (unchanged := unchanged_sets(tables, linked)) is not None:
+        pairs[UNCHANGED_FIELDS] = unchanged
+    runs: dict[str, Run] = {}
+    outcomes: dict[str, Outcomes] = {}
+    for place, (intruder, pair) in enumerate(pairs.items()):
+        report = sub_progress(tables.progress, place / len(pairs), (place + 1) / len(pairs))
+        used = [*pair[0], *pair[1]] if intruder == UNCHANGED_FIELDS else None
+        runs[intruder], outcomes[intruder] = _Linkage(tables, pair).run(used, report)
+    stronger = strongest(runs)
+    chosen = runs[stronger]
+    tables.outcomes["linkability"] = outcomes[stronger]
+    details: dict[str, Any] = {
+        "linked": [list(fields) for fields in pairs[stronger]],
+        "neighbours": min(tables.options.neighbours, tables.release.num_rows),
+    }
+    if len(runs) > 1:
+        details |= details_of(runs, stronger)
+    return AttackResult(chosen.attack, chosen.baseline, chosen.control, chosen.risk, details=details)
 
 
 ATTACK = Attack(

@@ -2,19 +2,25 @@
 
 The intruder claims that a row was in the source if a released row is closer to it than to most rows that
 were not. The rule is made on one half of the control rows, so that one in twenty of them is claimed
-wrongly; the other half and the rows of the source are attacked.
+wrongly; the other half and the rows of the source are attacked. Where the release left some of the fields
+unchanged in every row, an intruder who compares these alone attacks as well.
 """
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from providers.arrays import BoolArray, Float64Array, Int64Array
 from providers.attacks.attack import Attack
-from providers.attacks.figures import AttackResult, risk_of, successes
+from providers.attacks.figures import AttackResult, successes
+from providers.attacks.intruders import ALL_FIELDS, UNCHANGED_FIELDS, Run, details_of, strongest
 from providers.attacks.nearest import closest_distances
 from providers.attacks.tables import AttackTables, Rows
 from providers.measures.shared.finding import NotApplicable
 from providers.measures.shared.sampling import uniforms
-from providers.progress import sub_progress
+from providers.progress import Progress, sub_progress
 
 CLAIMED = 0.05
 """Share of rows that were not in the source and are claimed all the same."""
@@ -47,6 +53,14 @@ class Claim:
         return np.asarray((distances < self.limit) | ((distances == self.limit) & (numbers < self.chance)))
 
 
+@dataclass(frozen=True, slots=True)
+class _Claims:
+    """Successes of one intruder, and the area under the curve of the distances."""
+
+    run: Run
+    area_under_curve: float
+
+
 def area_under_curve(members: Float64Array, others: Float64Array) -> float:
     """Probability that a random member is closer to the release than a random other row; ties count half."""
     ordered = np.sort(others)
@@ -55,14 +69,10 @@ def area_under_curve(members: Float64Array, others: Float64Array) -> float:
     return float((farther + equal / 2).sum() / (len(members) * len(others)))
 
 
-def _run(tables: AttackTables) -> AttackResult:
-    if tables.control is None:
-        raise NotApplicable("it needs control rows, or a release of a service with known parameters")
-    if len(tables.control_targets) < _LEAST_CONTROL:
-        raise NotApplicable(f"it needs {_LEAST_CONTROL} control rows or more")
-    if not tables.columns:
-        raise NotApplicable("no field takes part")
-    fields = list(tables.columns)
+def _claims(
+    tables: AttackTables, fields: Sequence[str], used: Sequence[str] | None, report: Progress
+) -> _Claims:
+    """Claim rows by their distances on these fields."""
     released = tables.encode(fields, "release")
     sides: tuple[tuple[Rows, Int64Array], ...] = (
         ("source", tables.targets),
@@ -70,7 +80,7 @@ def _run(tables: AttackTables) -> AttackResult:
     )
     found = []
     for place, (rows, targets) in enumerate(sides):
-        progress = sub_progress(tables.progress, place / 2, (place + 1) / 2)
+        progress = sub_progress(report, place / 2, (place + 1) / 2)
         found.append(closest_distances(tables.encode(fields, rows).take(targets), released, progress))
     members, others = found
     claim = Claim(others[::2])
@@ -78,17 +88,41 @@ def _run(tables: AttackTables) -> AttackResult:
     numbers = uniforms(len(members) + len(others), tables.stream, "claims at the limit")
     claimed = claim.of(members, numbers[: len(members)])
     wrongly = claim.of(others[1::2], numbers[len(members) :][1::2])
-    attack = successes(int(claimed.sum()), len(claimed), confidence)
-    control = successes(int(wrongly.sum()), len(wrongly), confidence)
     guesses = uniforms(len(members), tables.stream, "claims") < CLAIMED
-    return AttackResult(
-        attack,
+    run = Run(
+        successes(int(claimed.sum()), len(claimed), confidence),
+        successes(int(wrongly.sum()), len(wrongly), confidence),
         successes(int(guesses.sum()), len(members), confidence),
-        control,
-        risk_of(attack, control),
-        NOTE,
-        {"area_under_curve": area_under_curve(members, others)},
+        used,
     )
+    return _Claims(run, area_under_curve(members, others))
+
+
+def _run(tables: AttackTables) -> AttackResult:
+    if tables.control is None:
+        raise NotApplicable("it needs control rows, or a release of a service with known parameters")
+    if len(tables.control_targets) < _LEAST_CONTROL:
+        unit = tables.method.unit_field if tables.method else None
+        each = "" if unit is None else f", each of another unit of '{unit}'"
+        raise NotApplicable(f"it needs {_LEAST_CONTROL} control rows or more{each}")
+    if not tables.columns:
+        raise NotApplicable("no field takes part")
+    fields = list(tables.columns)
+    unchanged = tables.unchanged_among(fields)
+    intruders: dict[str, Sequence[str] | None] = {ALL_FIELDS: None}
+    if unchanged:
+        intruders[UNCHANGED_FIELDS] = unchanged
+    found: dict[str, _Claims] = {}
+    for place, (intruder, used) in enumerate(intruders.items()):
+        report = sub_progress(tables.progress, place / len(intruders), (place + 1) / len(intruders))
+        found[intruder] = _claims(tables, used or fields, used, report)
+    runs = {intruder: each.run for intruder, each in found.items()}
+    stronger = strongest(runs)
+    chosen = runs[stronger]
+    details: dict[str, Any] = {"area_under_curve": found[stronger].area_under_curve}
+    if unchanged:
+        details |= details_of(runs, stronger)
+    return AttackResult(chosen.attack, chosen.baseline, chosen.control, chosen.risk, NOTE, details)
 
 
 ATTACK = Attack(

@@ -1,4 +1,8 @@
-"""Sister release: the same service on the source without a withheld tenth, whose rows are the control."""
+"""Sister release: the same service on the source without a withheld tenth, whose rows are the control.
+
+Where the parameters name units of several rows, such as persons or households, whole units are withheld: a
+withheld row of a released person is no row that was not in the source.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +14,12 @@ import pyarrow as pa
 from providers import PROVIDERS
 from providers.arrays import IndexArray
 from providers.attacks.tables import MethodUsed
+from providers.attacks.units import withheld_rows
 from providers.errors import ProviderError
 from providers.measures.shared.finding import NotApplicable
-from providers.measures.shared.sampling import sample_rows
 from providers.progress import Progress, no_progress
 from providers.randomness.chacha20 import Stream
 from providers.tables.columns import take_rows
-
-WITHHELD = 10
-"""One of this many rows is withheld."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +40,12 @@ class Sister:
 def sister_release(
     source: pa.Table, method: MethodUsed, stream: Stream, on_progress: Progress = no_progress
 ) -> Sister:
-    """Withhold a random tenth of the rows, and run the service on the others with a seed of its own.
+    """Withhold a random tenth of the rows or units, and run the service on the others with a seed of its own.
 
     Parameters
     ----------
     source : pa.Table
-        Ten rows or more.
+        Ten rows or units or more.
     method : MethodUsed
         Service, with parameters that it accepts for this source.
     stream : Stream
@@ -53,14 +54,10 @@ def sister_release(
     Raises
     ------
     NotApplicable
-        The source has too few rows, or the service cannot run on the kept ones, with the reason.
+        The source has too few rows or units, or the service cannot run on the kept ones, with the reason.
     """
-    if source.num_rows < WITHHELD:
-        raise NotApplicable(f"a source of fewer than {WITHHELD} rows has no tenth to withhold")
-    withheld = sample_rows(source.num_rows, source.num_rows // WITHHELD, stream, "withheld")
-    kept_mask = np.ones(source.num_rows, np.bool_)
-    kept_mask[withheld] = False
-    rows = np.flatnonzero(kept_mask)
+    withheld = withheld_rows(source, method.unit_field, stream, "withheld")
+    rows = np.flatnonzero(~withheld)
     kept = take_rows(source, rows)
     provider = PROVIDERS[method.service]
     swaps = Stream(stream.key("sister").tobytes(), provider.identifier, provider.revision)
@@ -69,4 +66,4 @@ def sister_release(
         result = provider.swap(kept, params, swaps, on_progress)
     except ProviderError as error:
         raise NotApplicable(f"{method.service} cannot run without a tenth of the rows: {error}") from error
-    return Sister(kept, result.table, take_rows(source, withheld), rows, result.origin)
+    return Sister(kept, result.table, take_rows(source, np.flatnonzero(withheld)), rows, result.origin)

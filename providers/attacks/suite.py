@@ -8,6 +8,7 @@ from threadpoolctl import threadpool_limits
 
 from providers.attacks.attack import Results
 from providers.attacks.figures import AttackFigures, Control
+from providers.attacks.inference import Secret
 from providers.attacks.options import AttackOptions, check_attack_options, check_known_rows
 from providers.attacks.registry import attacks_on
 from providers.attacks.sister import sister_release
@@ -16,7 +17,7 @@ from providers.measures.shared.finding import NotApplicable
 from providers.progress import Progress, no_progress, sub_progress
 from providers.randomness.chacha20 import Stream
 
-ATTACKS_REVISION = 3
+ATTACKS_REVISION = 4
 """Revision of the attacks; raised when a change alters a figure for a given seed."""
 
 _DRAWS_REVISION = 1
@@ -99,10 +100,23 @@ def attack_release(
             try:
                 tables.need_rows()
                 found[name] = attack.run(tables)
+                left_out |= _uninformative(tables, name, found[name])
             except NotApplicable as reason:
                 left_out[name] = str(reason)
     on_progress(1.0, "attacked")
     return AttackFigures(found, left_out, kind, tables.sampled)
+
+
+def _uninformative(tables: AttackTables, name: str, results: Results) -> dict[str, str]:
+    """Return attack and secret -> reason for each secret that every guess gives, whatever the release."""
+    found = {}
+    for field, result in results.items() if isinstance(results, dict) else ():
+        guess = result.baseline
+        if guess is not None and guess.rate >= 1 and field in tables.columns:
+            reason = Secret(tables, field).shows_nothing()
+            if reason is not None:
+                found[f"{name}.{field}"] = reason
+    return found
 
 
 __all__ = [

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from providers.arrays import BoolArray, Float64Array, IndexArray, Int32Array, Int64Array
 from providers.attacks.options import AttackOptions
+from providers.attacks.units import row_of_each, unit_codes, unit_field
 from providers.measures.shared.columns import (
     Column,
     column_of,
@@ -42,6 +43,11 @@ class MethodUsed:
     service: str
     parameters: dict[str, Any]
     """Parameters as plain JSON, as in a request."""
+
+    @property
+    def unit_field(self) -> str | None:
+        """Field whose equal values are the rows of one person or household; None: rows stand alone."""
+        return unit_field(self.parameters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +124,7 @@ class AttackTables:
         """Sizes of samples that took the place of what was asked for; see `AttackFigures.sampled`."""
         self.outcomes: dict[str, Outcomes] = {}
         """Secret, or name of an attack -> which attacks of the source's rows succeeded, for some attacks."""
+        self._unchanged: dict[str, bool] = {}
         self.columns: dict[str, Column] = {}
         """Fields that take part: as side "source" the rows of the source and then the control rows, as side
         "destination" those of the release."""
@@ -197,14 +204,49 @@ class AttackTables:
 
     @cached_property
     def targets(self) -> Int64Array:
-        """Random rows of the source that are attacked, ascending; shape (at most `attacks`,)."""
-        return sample_rows(self.source.num_rows, self.attacks, self.stream, "targets")
+        """Random rows of the source that are attacked, ascending; shape (at most `attacks`,).
+
+        Of each unit of several rows one random row at most, so that attacks are independent of each other.
+        """
+        return self._attacked_rows(self.source, "targets")
 
     @cached_property
     def control_targets(self) -> Int64Array:
-        """Random control rows that are attacked, ascending; without control rows none."""
-        rows = 0 if self.control is None else self.control.num_rows
-        return sample_rows(rows, self.attacks, self.stream, "control targets")
+        """Random control rows that are attacked, ascending, one of each unit; without control rows none."""
+        if self.control is None:
+            return np.empty(0, np.int64)
+        return self._attacked_rows(self.control, "control targets")
+
+    def _attacked_rows(self, table: pa.Table, purpose: str) -> Int64Array:
+        units = unit_codes(table, self.method.unit_field if self.method else None)
+        if units is None:
+            return sample_rows(table.num_rows, self.attacks, self.stream, purpose)
+        one_each = row_of_each(units, self.stream, purpose)
+        return np.sort(one_each[sample_rows(len(one_each), self.attacks, self.stream, purpose)])
+
+    # ------------------------------------------------------------------------------- unchanged fields
+
+    def unchanged_among(self, fields: Sequence[str]) -> list[str]:
+        """Return those of the fields that are unchanged in every row of the release, if not all are.
+
+        An intruder who looks for a row ignores the other ones: exchanged values are noise. Empty also if the
+        source row of each released row is not known.
+        """
+        if not self.aligned or not self.release.num_rows:
+            return []
+        found = [name for name in fields if self._is_unchanged(name)]
+        return found if len(found) < len(fields) else []
+
+    def _is_unchanged(self, name: str) -> bool:
+        if name not in self._unchanged:
+            rows = slice(None) if self.origin is None else self.origin
+            if self.is_number(name):
+                before, after = self.numbers(name, "source")[rows], self.numbers(name, "release")
+                same = np.array_equal(before, after, equal_nan=True)
+            else:
+                same = np.array_equal(self.codes(name, "source")[rows], self.codes(name, "release"))
+            self._unchanged[name] = same
+        return self._unchanged[name]
 
     # ------------------------------------------------------------------------------------------ values
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
+from providers.arrays import Int64Array
 from providers.attacks.figures import AttackResult, uncut_risk
 from providers.attacks.options import AttackOptions
 from providers.attacks.tables import AttackTables, Outcomes
@@ -48,14 +48,16 @@ def sampled_tables(
     source, destination = release.source, release.destination
     rows = sample_rows(source.num_rows, SAMPLED_ROWS, stream, "inference risk")
     sampled = len(rows) if len(rows) < source.num_rows else None
+    taken, origin, aligned = _same_rows(release, rows, stream)
     tables = AttackTables(
         take_rows(source, rows),
-        take_rows(destination, _same_rows(release, rows, stream)),
+        take_rows(destination, taken),
         None,
         AttackOptions(attacks=ATTACKS, categorical_fields=options.categorical_fields, **roles),
         method=None,
-        aligned=False,
+        aligned=aligned,
         stream=stream,
+        origin=origin,
     )
     named = (*tables.options.known, *tables.options.secret)
     missing = [name for name in named if name not in tables.columns]
@@ -105,11 +107,18 @@ def risk_beyond_baseline(
     return SampledRisk(value, interval_of_risk([tried], value), sampled, tried)
 
 
-def _same_rows(release: Release, rows: pa.Array, stream: Stream) -> pa.Array:
-    """Rows of the release that were made from these rows; others, if that is unknown."""
+def _same_rows(
+    release: Release, rows: Int64Array, stream: Stream
+) -> tuple[Int64Array, Int64Array | None, bool]:
+    """Return rows of the release, their sampled source rows, and whether these are known.
+
+    The rows are those that were made from the sampled ones, or others if that is unknown. The source rows are
+    numbers within the sample; None: the row of the same number.
+    """
     count = release.destination.num_rows
     if release.origin is not None:
-        return np.flatnonzero(np.isin(release.origin, rows))
+        taken = np.flatnonzero(np.isin(release.origin, rows))
+        return taken, np.searchsorted(rows, release.origin[taken]).astype(np.int64), True
     if release.aligned and count == release.source.num_rows:
-        return rows
-    return sample_rows(count, SAMPLED_ROWS, stream, "inference risk/release")
+        return rows, None, True
+    return sample_rows(count, SAMPLED_ROWS, stream, "inference risk/release"), None, False

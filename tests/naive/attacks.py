@@ -88,6 +88,53 @@ def ratio_limits(one: tuple[float, float, float], two: tuple[float, float, float
     return root(lower, 0.0, x / y), root(upper, x / y, 1e9)
 
 
+def unchanged(
+    before: Sequence[dict[str, object]],
+    after: Sequence[dict[str, object]],
+    origin: Sequence[int],
+    fields: Sequence[str],
+) -> list[str]:
+    """Fields in which every released row has the value of its source row, if these are only some of them.
+
+    ``origin``: number of the source row of each released row.
+    """
+    found = []
+    for field in fields:
+        different = 0
+        for row, number in zip(after, origin, strict=True):
+            mine, other = before[number][field], row[field]
+            both_nan = mine != mine and other != other  # NaN is not itself
+            different += not (both_nan or mine == other)
+        if not different:
+            found.append(field)
+    return [] if len(found) == len(fields) else found
+
+
+def reported(risks: Sequence[tuple[float, float, float]]) -> int:
+    """Number of the intruder whose successes are reported; risks have value, lower and upper limit.
+
+    The first one uses all fields. Another one is reported only if its lower limit is above 0 and above that
+    of the first one, or equal to it with a higher risk.
+    """
+    best = 0
+    for number, (value, low, high) in enumerate(risks):
+        if low > 0 and (low, value, high) > (risks[best][1], risks[best][0], risks[best][2]):
+            best = number
+    return best
+
+
+def one_row_each(chosen: Sequence[int], units: Sequence[object]) -> bool:
+    """Whether no two of the chosen rows belong to one unit."""
+    return len({units[row] for row in chosen}) == len(chosen)
+
+
+def are_whole(chosen: Sequence[int], units: Sequence[object]) -> bool:
+    """Whether no unit has both a chosen row and one that was not chosen."""
+    inside = {units[row] for row in chosen}
+    outside = {unit for row, unit in enumerate(units) if row not in set(chosen)}
+    return not inside & outside
+
+
 def fulfils(row: dict[str, object], conditions: Sequence[tuple[str, str, object]]) -> bool:
     """Whether a row fulfils all conditions (field, "is", "at most" or "at least", value)."""
     for field, operator, value in conditions:

@@ -1,0 +1,209 @@
+"""Units of several rows: whole ones are withheld, and one row of each is attacked."""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from providers.attacks import advice
+from providers.attacks.advice import advise
+from providers.attacks.options import AttackOptions
+from providers.attacks.sister import sister_release
+from providers.attacks.suite import attack_release, attacks_stream
+from providers.attacks.tables import AttackTables, MethodUsed
+from providers.attacks.thresholds import Thresholds
+from providers.attacks.units import row_of_each, sampled_units, unit_codes, unit_field, withheld_rows
+from providers.attacks.verdict import judge
+from providers.measures.shared.finding import NotApplicable
+from providers.progress import no_progress
+from tests.naive import attacks as naive
+from tests.unit.providers.attacks.tables import SEED, attacked
+
+STREAM = attacks_stream(SEED)
+
+
+def visits(persons: int = 300, each: int = 5) -> pa.Table:
+    """Rows of persons, each with the same birth, postcode and diagnosis, and costs of its own."""
+    random = np.random.default_rng(1)
+    person = random.permutation(np.repeat(np.arange(persons), each))
+    births, areas = random.integers(0, 25_000, persons), random.integers(0, 1000, persons)
+    diagnosis = np.array(list("ABCDEFGHIJ"))[random.integers(0, 10, persons)]
+    return pa.table(
+        {
+            "person": [f"p{number}" for number in person],
+            "birth": births[person],
+            "area": areas[person],
+            "diagnosis": diagnosis[person],
+            "cost": random.gamma(2, 100, len(person)).round(2),
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("parameters", "field"),
+    [
+        ({"swap_fields": ["cost"], "unit_id": "person"}, "person"),
+        ({"household": "person", "hierarchy": ["area"]}, "person"),
+        ({"swap_fields": ["cost"], "household_check": "person"}, "person"),
+        ({"swap_fields": ["cost"], "unit_id": None}, None),
+        ({}, None),
+    ],
+)
+def test_the_field_of_units_is_that_of_the_parameters(parameters: dict[str, Any], field: str | None) -> None:
+    assert unit_field(parameters) == field
+    assert MethodUsed("DSWAP", parameters).unit_field == field
+
+
+@pytest.mark.parametrize("each", [1, 2, 5])
+def test_units_are_withheld_whole(each: int) -> None:
+    table = visits(90, each)
+    units = table["person"].to_pylist()
+    mask = withheld_rows(table, "person", STREAM, "test")
+    rows = np.flatnonzero(mask).tolist()
+    assert naive.are_whole(rows, units)
+    assert len({units[row] for row in rows}) == 9
+    assert not naive.are_whole([0], units) or each == 1
+    alone = withheld_rows(table, None, STREAM, "test")
+    assert alone.sum() == 90 * each // 10
+
+
+@pytest.mark.parametrize(("persons", "field"), [(9, "person"), (9, None), (0, "person")])
+def test_too_few_units_have_no_tenth(persons: int, field: str | None) -> None:
+    table = visits(persons, 4 if field else 1)
+    noun = "units of 'person'" if field else "rows"
+    with pytest.raises(NotApplicable, match=f"fewer than 10 {noun}"):
+        withheld_rows(table, field, STREAM, "test")
+
+
+def test_rows_without_a_unit_stand_alone() -> None:
+    table = pa.table({"unit": pa.array(["a", None, "b", "a", None])})
+    codes = unit_codes(table, "unit")
+    assert codes is not None
+    assert codes[0] == codes[3]
+    assert len(set(codes.tolist())) == 4
+    assert sorted(set(codes.tolist())) == [0, 1, 2, 3]
+    assert unit_codes(table, "other") is None
+    assert unit_codes(table, None) is None
+
+
+def test_one_row_of_each_unit_is_chosen_at_random() -> None:
+    units = np.repeat(np.arange(400), 5)
+    rows = row_of_each(units, STREAM, "test")
+    assert units[rows].tolist() == list(range(400))
+    places = np.bincount(rows % 5, minlength=5)
+    assert places.min() > 50  # expected 80 of each place
+
+
+def test_samples_have_whole_units() -> None:
+    table = visits(100, 5)
+    units = table["person"].to_pylist()
+    rows = sampled_units(table, "person", 123, STREAM, "test").tolist()
+    assert rows == sorted(rows)
+    assert len(rows) == 120
+    assert naive.are_whole(rows, units)
+    assert len(sampled_units(table, None, 123, STREAM, "test")) == 123
+    assert len(sampled_units(table, "person", 500, STREAM, "test")) == 500
+
+
+@pytest.mark.parametrize("parameter", ["unit_id", "household", "household_check"])
+def test_control_rows_are_of_persons_who_were_not_released(parameter: str) -> None:
+    table = visits(60)
+    sister = sister_release(
+        table, MethodUsed("DSWAP", {"swap_fields": ["cost"], parameter: "person"}), STREAM
+    )
+    assert not set(sister.control["person"].to_pylist()) & set(sister.release["person"].to_pylist())
+    assert sister.control.num_rows == 30
+    assert sister.source.num_rows == 270
+
+
+def test_households_of_rswap_are_withheld_whole() -> None:
+    random = np.random.default_rng(2)
+    rows = 400
+    table = pa.table(
+        {
+            "household": np.arange(rows) // 4,
+            "region": np.repeat(random.integers(0, 4, rows // 4), 4),
+            "age": random.integers(0, 90, rows),
+        }
+    )
+    parameters = {
+        "household": "household", "hierarchy": ["region"], "similar": [["household"]], "risk_fields": ["age"],
+    }  # fmt: skip
+    method = MethodUsed("RSWAP", parameters)
+    assert method.unit_field == "household"
+    assert naive.are_whole(
+        np.flatnonzero(withheld_rows(table, method.unit_field, STREAM, "test")).tolist(),
+        table["household"].to_pylist(),
+    )
+
+
+def test_attacked_rows_are_of_different_units() -> None:
+    table = visits(80)
+    method = MethodUsed("DSWAP", {"swap_fields": ["cost"], "unit_id": "person"})
+
+    def tables(attacks: int, used: MethodUsed | None) -> AttackTables:
+        options = AttackOptions(attacks=attacks)
+        return AttackTables(
+            table.slice(0, 300), table.slice(0, 300), table.slice(300), options,
+            method=used, aligned=True, stream=STREAM,
+        )  # fmt: skip
+
+    units = table["person"].to_pylist()
+    for attacks in (1000, 20):
+        found = tables(attacks, method)
+        for targets, given in ((found.targets, units[:300]), (found.control_targets, units[300:])):
+            rows = targets.tolist()
+            assert rows == sorted(rows)
+            assert naive.one_row_each(rows, given)
+            assert len(rows) == min(attacks, len(set(given)))
+    assert len(tables(1000, None).targets) == 300
+
+
+def test_full_disclosure_of_persons_of_several_rows_is_high() -> None:
+    """Rows of a person are equal but for the cost; with one row withheld the others would disclose it."""
+    table = visits()
+    method = MethodUsed("DSWAP", {"swap_fields": ["cost"], "unit_id": "person"})
+    options: dict[str, Any] = {"known": ("birth", "area"), "secret": ("diagnosis",)}
+    figures = attacked(table, table, identifiers=("person",), method=method, **options)
+    assert figures.control == "sister"
+    found = figures.attacks["inference"]
+    assert isinstance(found, dict)
+    result = found["diagnosis"]
+    assert result.control is not None
+    assert result.risk is not None
+    assert (result.attack.rate, result.attack.tries, result.control.tries) == (1.0, 270, 30)
+    assert result.control.rate < 0.4
+    assert result.risk.low > 0.9
+    states = {(each.attack, each.field): each.state for each in judge(figures, Thresholds()).attacks}
+    assert states["inference", "diagnosis"] == states["linkability", None] == "high"
+    assert "each of another unit of 'person'" in figures.left_out["membership"]
+
+
+def test_too_few_units_leave_the_release_itself() -> None:
+    table = visits(9)
+    method = MethodUsed("DSWAP", {"swap_fields": ["cost"], "unit_id": "person"})
+    figures = attacked(table, table, known=("birth",), method=method)
+    assert figures.control == "none"
+    assert "fewer than 10 units of 'person'" in figures.left_out["control"]
+
+
+def test_advice_keeps_units_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(advice, "MOST_TRIES", 3)
+    monkeypatch.setattr(advice, "SAMPLE_ROWS", 250)
+    seen = []
+    attack = attack_release
+
+    def recorded(source: pa.Table, release: pa.Table, control: pa.Table, *more: Any, **named: Any) -> Any:
+        seen.append((set(source["person"].to_pylist()), set(control["person"].to_pylist()), source.num_rows))
+        return attack(source, release, control, *more, **named)
+
+    monkeypatch.setattr(advice, "attack_release", recorded)
+    method = MethodUsed("DSWAP", {"swap_fields": ["cost"], "unit_id": "person"})
+    options = AttackOptions(known=("birth", "area"), secret=("diagnosis",))
+    advise(visits(100), method, options, Thresholds(), STREAM, no_progress)
+    assert seen
+    assert all(len(kept) == 45 and len(control) == 5 and not kept & control for kept, control, _ in seen)
+    assert {rows for _, _, rows in seen} == {225}
+    few = advise(visits(9, 20), method, options, Thresholds(), STREAM, no_progress)
+    assert "fewer than 10 units" in few.sentence

@@ -171,11 +171,8 @@ def change_by_chance(measures: Mapping[str, Any], pictures: Mapping[str, Any], r
     matrix = pictures.get("correlations") or {}
     changed = ((measures.get("changed_share") or {}).get("per_row") or {}).get("fields")
     fields, source = matrix.get("fields") or [], matrix.get("source_ranks")
-    if (
-        not changed
-        or source is None
-        or list((measures.get("delta_rho") or {}).get("fields") or ()) != list(fields)
-    ):
+    measured = (measures.get("delta_rho") or {}).get("fields") or ()
+    if not changed or source is None or list(measured) != list(fields):
         return None
     deviation = 1 / math.sqrt(rows - 1) if rows > 1 else 0.0
     changes = [

@@ -20,12 +20,17 @@ from providers.measures.shared.weights import survey_weights, weight_field
 _ONE_BIN = 0.95
 """Share of a field's numbers in one bin of equal width above which its range is stretched."""
 
+_FEW, _ROWS_OF_ONE = 4, 100
+"""Most rows that are a few, and rows of the table for each of them."""
+
 _MOST_NAMES = 5
 """Most fields that a caution names; of others it has the number."""
 
 
-def one_row_decides(numbers: Float64Array, weights: Float64Array | None = None) -> bool:
-    """Whether one number has more than half of the (weighted) squared deviations from the mean.
+def few_rows_decide(numbers: Float64Array, weights: Float64Array | None = None) -> bool:
+    """Whether a few numbers have more than half of the (weighted) squared deviations from the mean.
+
+    A few are the four most extreme ones, at most 1 % of the rows, and at least one.
 
     Parameters
     ----------
@@ -36,7 +41,7 @@ def one_row_decides(numbers: Float64Array, weights: Float64Array | None = None) 
 
     Notes
     -----
-    If its share is s, all other rows together contribute at most sqrt(1 - s) to a correlation of the field
+    If their share is s, all other rows together contribute at most sqrt(1 - s) to a correlation of the field
     (Cauchy-Schwarz). O(n).
     """
     present = ~np.isnan(numbers)
@@ -45,9 +50,13 @@ def one_row_decides(numbers: Float64Array, weights: Float64Array | None = None) 
     total = float(weighted.sum())
     if not total:
         return False
+    few = max(1, min(_FEW, len(numbers) // _ROWS_OF_ONE))
     with np.errstate(over="ignore", invalid="ignore"):
         squares = weighted * (values - (weighted * values).sum() / total) ** 2
-        return bool(squares.max() > squares.sum() / 2)
+        half = squares.sum() / 2
+        if few * squares.max() <= half:  # spares the search in nearly all fields
+            return False
+        return bool(np.partition(squares, len(squares) - few)[-few:].sum() > half)
 
 
 def range_is_stretched(numbers: Float64Array) -> bool:
@@ -122,7 +131,7 @@ def _holds(comparison: Comparison, extremes: Extremes, name: str, side: Side, we
         if extremes.criterion == "range":
             found = range_is_stretched(numbers)
         else:
-            found = one_row_decides(numbers, _weights(comparison, side) if weighted else None)
+            found = few_rows_decide(numbers, _weights(comparison, side) if weighted else None)
         comparison.extremes[key] = found
     return comparison.extremes[key]
 

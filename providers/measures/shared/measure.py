@@ -35,8 +35,8 @@ class Extremes:
     """Declaration that a few extreme values can decide a measure, whatever happened to all others."""
 
     criterion: Literal["squares", "range"]
-    """`squares`: a few rows have most of the squared deviations from a field's mean. `range`: nearly all numbers
-    of a field share one of the bins of equal width over its range."""
+    """`squares`: a few rows have most of the squared deviations from a field's mean. `range`: nearly all
+    numbers of a field share one of the bins of equal width over its range."""
     sides: tuple[Side, ...] = SIDES
     """Tables whose fields are tested; one is enough."""
     target_alone: bool = False

@@ -154,7 +154,7 @@ def test_criteria_of_single_fields() -> None:
     for few in (2, 3, 4):  # none of them alone has half
         assert few_rows_decide(np.append(spread, [1e6, -1e6, 1e6, -1e6][:few]))
     assert not few_rows_decide(np.append(spread, [1e6, -1e6] * 5))
-    assert not few_rows_decide(np.append(spread[:150], [1e6, -1e6]))  # 1 % is a single row
+    assert not few_rows_decide(np.append(spread[:150], [1e6, 1e6]))  # 1 % is a single row
     assert few_rows_decide(np.append(spread[:150], 1e6))
     assert range_is_stretched(np.append(spread, [1e6, -1e6]))
     rare = np.zeros(1000)

@@ -221,7 +221,7 @@ def test_a_category_has_a_caution_for_numbers_alone() -> None:
 
 
 def test_a_caution_shows_neither_the_value_nor_its_share_nor_all_names() -> None:
-    """From the share of the squares, mean and deviation the value would follow: only the size may differ."""
+    """The value would follow from the share of the squares, mean and deviation; two sizes have one text."""
     texts = []
     for size in (1e4, 1e6):
         table = related(False)

@@ -36,6 +36,21 @@ How to read the measures:
   tenths / 3.290; if these are equal, too, only an equal number is near. One extreme value makes the standard
   deviation so large that all other numbers are near: with one in a field, `narrow` was 0.9996 for a swap of
   all rows, and `robust` 0.04. Comparisons and candidates rank by `robust`.
+- `delta_rho.ranks` is the change of Spearman's rank correlations: equal numbers have the mean of their ranks,
+  which are those among all numbers of the field, and a pair is correlated over the rows that have both. Its
+  rows have no survey weights, as those of `delta_rho.mean`; `weighted_correlations` are Pearson's. One
+  extreme value decides Pearson's correlations of its field: with one in 2,000 rows, a swap that left no
+  relation of the field (Spearman's correlation .95 before, .04 after) had a `mean` of 0.015, and `ranks.mean`
+  of 0.600, as without it. Comparisons, candidates and the headline take `ranks.mean`.
+- `caution` is in the report of a measure that a few extreme values decide. It names the fields, in which they
+  have **more than half of the squared deviations from the mean** (the four most extreme rows, at most 1 % of
+  the rows and at least one; weighted in the weighted measures), or in which they **stretch the range**: more
+  than 95 % of the numbers are in one of floor(n^(1/3)) bins of equal width, and no single value is as
+  frequent. The first is tested for `delta_rho.mean` and `sd`, `association`, `il2`, `il3`, `r_squared`,
+  `weighted_correlations` and `weighted_regression` in both tables, and for the target of `prediction`; the
+  second for `total_correlation` in both tables, and for `clustering_error` in the source. All other rows
+  together contribute at most sqrt(1 - s) to a correlation, s the share of the few in the squares. Read
+  `delta_rho.ranks` then, or bound the extreme values (top coding) before the run and measure again.
 - `distortion` covers all measured fields of numbers, changed or not, so that services can be compared.
   LOCALITY's own value, of the redrawn fields alone, is `provider.distortion`.
 - `changed_share.per_row` covers the swap fields of the run: `mean` is the share of them that differ in a row,

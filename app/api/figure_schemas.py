@@ -582,6 +582,8 @@ class CorrelationPicture(ResponseModel):
     source: list[list[JsonValue]]
     destination: list[list[JsonValue]]
     difference: list[list[JsonValue]]
+    source_ranks: list[list[JsonValue]] | SkipJsonSchema[None] = None
+    """Spearman's rank correlations of the source. Absent from weighted ones and from older reports."""
 
 
 class ChangedPicture(ResponseModel):

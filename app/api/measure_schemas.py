@@ -35,6 +35,8 @@ class MeasureFigure(ResponseModel):
     """Measured fields."""
     sample: int | SkipJsonSchema[None] = None
     """Number of rows in the random sample; absent if all rows were measured."""
+    caution: str | SkipJsonSchema[None] = None
+    """Present if a few extreme values of a field decide the figure: which field, and what to do."""
 
 
 class BeforeAndAfter(ResponseModel):
@@ -460,10 +462,17 @@ class MeanAndDeviation(ResponseModel):
     sd: float
 
 
+class CorrelationChanges(MeanAndDeviation):
+    """Changes of correlations."""
+
+    ranks: MeanAndDeviation | SkipJsonSchema[None] = None
+    """Changes of Spearman's rank correlations, which no extreme value decides. Absent from older reports."""
+
+
 class CorrelationChange(MeasureFigure):
     """Change of the correlations between pairs of fields."""
 
-    value: MeanAndDeviation
+    value: CorrelationChanges
 
 
 class AssociationChanges(ResponseModel):

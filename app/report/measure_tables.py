@@ -73,6 +73,8 @@ class Figure:
     """One line on what the value counts."""
     remedy: str
     """Sentence on what to do if the value is bad."""
+    caution: str
+    """Sentences on extreme values that decide the value; empty if none do."""
 
 
 def measure(key: str, report: Mapping[str, Any], fields: Collection[str], discretion: Discretion) -> Figure:
@@ -114,6 +116,7 @@ def measure(key: str, report: Mapping[str, Any], fields: Collection[str], discre
         sample="; ".join(basis),
         meaning=texts.meaning if texts else "",
         remedy=texts.remedy if texts else "",
+        caution=str(report.get("caution") or "").replace("`", ""),
     )
 
 

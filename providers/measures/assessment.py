@@ -15,6 +15,7 @@ from providers.measures import MEASURES
 from providers.measures.chart_data import chart_data
 from providers.measures.shared import options
 from providers.measures.shared.comparison import Comparison, Release
+from providers.measures.shared.extremes import caution
 from providers.measures.shared.finding import BEYOND_FLOAT64, Finding, NotApplicable
 from providers.measures.shared.options import MeasureOptions
 from providers.progress import Progress, no_progress, sub_progress
@@ -79,7 +80,7 @@ def assess(
             comparison.progress = sub_progress(progress, done / steps, (done + 1) / steps)
             comparison.progress(0.0, f"measuring {key}")
             try:
-                measures[key] = _report(key, _find(comparison, key))
+                measures[key] = _report(key, _find(comparison, key), comparison)
             except NotApplicable as reason:
                 left_out[key] = str(reason)
         if pictures and not given.only:
@@ -103,7 +104,7 @@ def _find(comparison: Comparison, key: str) -> Finding:
     return Finding(value)
 
 
-def _report(key: str, found: Finding) -> dict[str, Any]:
+def _report(key: str, found: Finding, comparison: Comparison) -> dict[str, Any]:
     if not _is_finite(found.value):
         raise NotApplicable(BEYOND_FLOAT64)
     report = MEASURES[key].report(found.value) | dict(found.notes)
@@ -111,6 +112,8 @@ def _report(key: str, found: Finding) -> dict[str, Any]:
         report["fields"] = list(found.fields)
     if found.sample is not None:
         report["sample"] = found.sample
+    if cautious := caution(MEASURES[key], comparison, found.fields):
+        report["caution"] = cautious
     return report
 
 

@@ -211,6 +211,7 @@ def _correlations(comparison: Comparison, fields: Sequence[str]) -> dict[str, An
         "source": _rounded(before),
         "destination": _rounded(after),
         "difference": _rounded(after - before),
+        "source_ranks": _rounded(comparison.rank_correlations[0][np.ix_(kept, kept)]),
     }
 
 
@@ -245,5 +246,5 @@ def _risk_utility(measures: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         return {}
     return {
         "risk": {"key": "pscr", "value": measures["pscr"]["value"]},
-        "utility": {"key": "delta_rho", "value": measures["delta_rho"]["value"]["mean"]},
+        "utility": {"key": "delta_rho.ranks.mean", "value": measures["delta_rho"]["value"]["ranks"]["mean"]},
     }

@@ -40,7 +40,7 @@ from providers.swapping.guarantee import point_guarantee
 
 MOST_CANDIDATES = 100
 
-CHOICE_REVISION = f"5.{MEASURES_REVISION}"
+CHOICE_REVISION = f"6.{MEASURES_REVISION}"
 """Revision of the choice and of its measures. It changes when another candidate may be kept for a given seed;
 a job whose candidate was chosen by another revision is not rerun."""
 

@@ -134,7 +134,7 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(_figures())
 """Full name -> figure."""
 
 DEFAULT_UTILITY = (
-    "delta_rho.mean",
+    "delta_rho.ranks.mean",
     "association.correlation_ratio",
     "association.cramers_v",
     "marginals.mean_distance",
@@ -177,7 +177,7 @@ def comparison_risk(options: MeasureOptions, roles: MeasureOptions) -> tuple[str
 UTILITIES: Mapping[str, str] = MappingProxyType(
     {
         "marginals": "marginals.mean_distance",
-        "correlations": "delta_rho.mean",
+        "correlations": "delta_rho.ranks.mean",
         "model": "prediction.destination",
         "queries": "query_error.bounded",
     }

@@ -92,7 +92,7 @@ class FrontierOptions(StrictModel):
     utility: str | SkipJsonSchema[None] = Field(default=None, examples=["delta_rho.sd"])
     """Figure of utility: a measure's key, key and path, or a use of the release: `marginals`, `correlations`,
     `model` (needs `target`), `queries`. Default: the first of these that differs between the runs:
-    `delta_rho.mean`, `association.correlation_ratio`, `association.cramers_v`,
+    `delta_rho.ranks.mean`, `association.correlation_ratio`, `association.cramers_v`,
     `marginals.mean_distance`."""
     matters: Literal["both", "risk", "utility"] = "both"
     """Axis that matters more. `risk` or `utility`: `recommended` is the point that is best by this figure

@@ -167,7 +167,7 @@ def unjudged_words(fields: Sequence[str], sentence: str) -> str:
 def utility_words(
     measures: Mapping[str, Any], pictures: Mapping[str, Any], rows: int, *, whole: bool = True
 ) -> str:
-    """Describe the change of the distributions and of the correlations, next to that of a random table.
+    """Describe the change of the distributions and of the rank correlations, next to that of a random table.
 
     Parameters
     ----------
@@ -186,11 +186,11 @@ def utility_words(
             if marginals.get("identical") == 1
             else f"distributions differ by {_figure(marginals['mean_distance'])} on average (range 0 to 1)"
         )
-    change = ((measures.get("delta_rho") or {}).get("value") or {}).get("mean")
+    change = (((measures.get("delta_rho") or {}).get("value") or {}).get("ranks") or {}).get("mean")
     if change is not None:
         dealt = change_by_chance(measures, pictures, rows)
         against = f" ({_figure(dealt)} if the changed fields were dealt at random)" if dealt else ""
-        sentences.append(f"correlations change by {_figure(change)} on average{against}")
+        sentences.append(f"rank correlations change by {_figure(change)} on average{against}")
     if not sentences:
         changed = (measures.get("changed_share") or {}).get("value") or {}
         if not changed:
@@ -200,25 +200,24 @@ def utility_words(
 
 
 def change_by_chance(measures: Mapping[str, Any], pictures: Mapping[str, Any], rows: int) -> float | None:
-    """Mean change of the correlations if the values of the changed fields were dealt at random.
+    """Mean change of the rank correlations if the values of the changed fields were dealt at random.
 
     Without any relation the correlation of n rows is not 0: its standard deviation is 1 / sqrt(n - 1), also
-    that of ranks. The expected change is the mean of a folded normal variable. None if the correlations are
-    unknown.
+    that of ranks. The expected change is the mean of a folded normal variable. None if the source's rank
+    correlations are unknown.
     """
     matrix = pictures.get("correlations") or {}
     changed = ((measures.get("changed_share") or {}).get("per_row") or {}).get("fields")
-    fields = matrix.get("fields") or []
-    if not changed or list((measures.get("delta_rho") or {}).get("fields") or ()) != list(fields):
+    fields, source = matrix.get("fields") or [], matrix.get("source_ranks")
+    measured = (measures.get("delta_rho") or {}).get("fields") or ()
+    if not changed or source is None or list(measured) != list(fields):
         return None
     deviation = 1 / math.sqrt(rows - 1) if rows > 1 else 0.0
     changes = [
-        _folded_mean(matrix["source"][i][j], deviation)
-        if fields[i] in changed or fields[j] in changed
-        else 0.0
+        _folded_mean(source[i][j], deviation) if fields[i] in changed or fields[j] in changed else 0.0
         for i in range(len(fields))
         for j in range(i)
-        if matrix["source"][i][j] is not None
+        if source[i][j] is not None
     ]
     return sum(changes) / len(changes) if changes else None
 

@@ -35,7 +35,7 @@ def test_every_combination_is_a_point(job: dict[str, Any]) -> None:
     found = job["report"]["frontier"]
     assert (found["risk"], found["utility"], found["runs"]) == (
         "interval_sd.robust.by_field",
-        "delta_rho.mean",
+        "delta_rho.ranks.mean",
         1,
     )
     assert found["goals"] == {"risk": "low", "utility": "low"}

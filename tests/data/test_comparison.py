@@ -221,7 +221,7 @@ def test_a_constant_figure_ranks_no_candidates(data_dir: Path) -> None:
     assert "of which no run changes a value" in found["left_out"]["record_linkage.rate"]
     assert "No figure distinguishes the candidates" in found["verdict"]
     free = choose(*run, CandidateOptions(count=3), KNOWN, no_progress).evidence
-    assert free["rank_by"] == ["interval_sd.robust.by_field", "delta_rho.mean"]
+    assert free["rank_by"] == ["interval_sd.robust.by_field", "delta_rho.ranks.mean"]
     assert "record_linkage.rate" in free["left_out"]
     assert free["protected"] == sorted(MONEY["swap_fields"])
 

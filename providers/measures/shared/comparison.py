@@ -17,6 +17,7 @@ from providers.measures.shared.block_sums import correlations
 from providers.measures.shared.columns import SIDES, Column, Side, column_of, not_measurable
 from providers.measures.shared.finding import NotApplicable
 from providers.measures.shared.options import MeasureOptions
+from providers.measures.shared.ranks import MISSING, doubled_ranks
 from providers.measures.shared.roles import roles_of
 from providers.measures.shared.sampling import sample_rows
 from providers.neighbours.closest_record import Closest, closest
@@ -67,6 +68,8 @@ class Comparison:
         self.progress: Progress = no_progress
         self.target_regressions: object = None
         """Cache of `target_regression.target_regressions`: the result, or the reason for having none."""
+        self.extremes: dict[object, bool] = {}
+        """Cache of `extremes.caution`: criterion, field and table -> whether the criterion holds."""
         self.columns: dict[str, Column] = {}
         """Fields that are measured one by one."""
         self.unjudged: list[str] = []
@@ -304,3 +307,25 @@ class Comparison:
             correlations(lambda: self.blocks("source", fields), len(fields)),
             correlations(lambda: self.blocks("destination", fields), len(fields)),
         )
+
+    @cached_property
+    def rank_correlations(self) -> tuple[Float64Array, Float64Array]:
+        """Spearman's rank correlations of the numeric fields, as `correlations`.
+
+        The ranks of a field are those among all its numbers; equal numbers have the mean of their ranks. A
+        pair is correlated over the rows that have both.
+        """
+        fields = self.need_numeric(2)
+        self.need_rows(2)
+        before, after = (self._rank_correlations(side, fields) for side in SIDES)
+        return before, after
+
+    def _rank_correlations(self, side: Side, fields: Sequence[str]) -> Float64Array:
+        ranks = [doubled_ranks(self.columns[name].numbers(side)) for name in fields]
+
+        def blocks() -> Iterator[Float64Array]:
+            for start in range(0, self.rows[side], BLOCK_ROWS):
+                block = np.stack([each[start : start + BLOCK_ROWS] for each in ranks], axis=1)
+                yield np.where(block == MISSING, np.nan, block)
+
+        return correlations(blocks, len(fields))

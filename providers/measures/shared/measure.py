@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
 
-from providers.measures.shared.columns import Column
+from providers.measures.shared.columns import SIDES, Column, Side
 from providers.measures.shared.comparison import Comparison
 from providers.measures.shared.finding import Finding
 
@@ -28,6 +28,21 @@ class Part:
     """Whether its value by chance is that of guessing one of the compared rows."""
     share_of_rows: bool = False
     """Whether it is a share of rows, so that it has an interval for rows like these if all were read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extremes:
+    """Declaration that a few extreme values can decide a measure, whatever happened to all others."""
+
+    criterion: Literal["squares", "range"]
+    """`squares`: a few rows have most of the squared deviations from a field's mean. `range`: nearly all
+    numbers of a field share one of the bins of equal width over its range."""
+    sides: tuple[Side, ...] = SIDES
+    """Tables whose fields are tested; one is enough."""
+    target_alone: bool = False
+    """Whether only the target is tested, and not the other fields that are measured."""
+    instead: str = "`delta_rho.ranks`"
+    """Figure that extreme values do not decide."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +79,8 @@ class Measure:
     """Whether a jackknife over groups of rows gives its interval in a comparison of runs: of a share of
     values, or of a figure that changes smoothly with the rows. None: it costs too much, or a few rows decide
     it."""
+    extremes: Extremes | None = None
+    """Criterion by which a report cautions that a few extreme values decide the measure; None: none do."""
     interval_of_draws: bool = False
     """Whether the interval in its report is that of its random draws, and not that of the rows."""
     interval_of_samples: bool = False

@@ -8,7 +8,7 @@ from providers.arrays import Float64Array, Int32Array
 from providers.measures.shared.columns import SIDES, Side
 from providers.measures.shared.comparison import Comparison
 from providers.measures.shared.finding import BEYOND_FLOAT64, Finding, NotApplicable
-from providers.measures.shared.measure import Measure, Part
+from providers.measures.shared.measure import Extremes, Measure, Part
 
 _COUNTED = 1 << 22
 """Contingency tables of up to this many cells are counted in an array; larger ones by sorting."""
@@ -116,6 +116,7 @@ MEASURE = Measure(
     "skew correlation",
     cost="O(n) for each pair of fields",
     find=_find,
+    extremes=Extremes("squares"),
     jackknife="smooth",
     parts=(Part("cramers_v"), Part("correlation_ratio")),
 )

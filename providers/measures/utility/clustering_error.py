@@ -8,7 +8,7 @@ import numpy as np
 from providers.arrays import Float64Array
 from providers.measures.shared.comparison import Comparison
 from providers.measures.shared.finding import BEYOND_FLOAT64, Finding, NotApplicable
-from providers.measures.shared.measure import Measure
+from providers.measures.shared.measure import Extremes, Measure
 from providers.measures.shared.repeats import DRAWS, Interval, intervals, mean_of_draws, student_quantile
 from providers.measures.shared.sampling import random_state, uniforms
 
@@ -146,6 +146,7 @@ MEASURE = Measure(
     source="Xue, Karras, Raissi and Pung 2011; Kuhn 1955, doi:10.1002/nav.3800020109",
     cost="O(n) a step, many steps: on the sample",
     find=_find,
+    extremes=Extremes("range", sides=("source",)),
     interval_of_draws=True,
     interval_of_samples=True,
 )

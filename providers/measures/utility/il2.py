@@ -5,7 +5,7 @@ import numpy as np
 from providers.arrays import Float64Array
 from providers.measures.shared.comparison import Comparison
 from providers.measures.shared.finding import Finding, NotApplicable
-from providers.measures.shared.measure import Measure, Part
+from providers.measures.shared.measure import Extremes, Measure, Part
 
 
 def components(matrix: Float64Array) -> tuple[Float64Array, Float64Array]:
@@ -66,6 +66,7 @@ MEASURE = Measure(
     source="Perry, Matloff and Tendick 2024, 9.4",
     cost="O(n) for each pair of fields",
     find=_find,
+    extremes=Extremes("squares"),
     parts=(Part("pc1"), Part("pc2")),
     words={"pc1": "first component", "pc2": "second component"},
 )

@@ -5,7 +5,7 @@ import numpy as np
 from providers.measures.shared.comparison import Comparison
 from providers.measures.shared.finding import Finding, NotApplicable
 from providers.measures.shared.linear_model import Regression
-from providers.measures.shared.measure import Measure
+from providers.measures.shared.measure import Extremes, Measure
 from providers.measures.shared.target_regression import target_regressions
 
 
@@ -43,5 +43,6 @@ MEASURE = Measure(
     source="Perry, Matloff and Tendick 2024, 9.4",
     cost="O(n p^2)",
     find=_find,
+    extremes=Extremes("squares"),
     needs=("target",),
 )

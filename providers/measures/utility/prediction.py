@@ -13,7 +13,7 @@ from providers.measures.shared.columns import SIDES, Column, Side
 from providers.measures.shared.comparison import Comparison, Release
 from providers.measures.shared.finding import BEYOND_FLOAT64, Finding, NotApplicable
 from providers.measures.shared.forest import MOST_DRAWN, forest_predictions
-from providers.measures.shared.measure import Measure, Part
+from providers.measures.shared.measure import Extremes, Measure, Part
 from providers.measures.shared.repeats import DRAWS, intervals, mean_of_draws
 from providers.measures.shared.sampling import uniforms
 from providers.measures.shared.target_regression import explaining_fields
@@ -212,6 +212,7 @@ MEASURE = Measure(
     source="Perry, Matloff and Tendick 2024, 9.5; Chamikara et al. 2019, 5.2.4 and figure 6; Breiman 2001",
     cost=f"O(n log n), and a run of the service, for each of {DRAWS} splits: on the sample",
     find=_find,
+    extremes=Extremes("squares", sides=("source",), target_alone=True),
     interval_of_draws=True,
     parts=(Part("destination"),),
     needs=("target",),

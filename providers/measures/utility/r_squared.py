@@ -3,7 +3,7 @@
 from providers.measures.shared.comparison import Comparison
 from providers.measures.shared.finding import Finding
 from providers.measures.shared.linear_model import Regression
-from providers.measures.shared.measure import Measure, Part
+from providers.measures.shared.measure import Extremes, Measure, Part
 from providers.measures.shared.target_regression import target_regressions
 
 
@@ -29,6 +29,7 @@ MEASURE = Measure(
     source="Perry, Matloff and Tendick 2024, 9.4",
     cost="O(n p^2)",
     find=_find,
+    extremes=Extremes("squares"),
     parts=(Part("change", goal="low"),),
     needs=("target",),
 )

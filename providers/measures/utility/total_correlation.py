@@ -11,7 +11,7 @@ from providers.measures.shared.columns import SIDES, Side
 from providers.measures.shared.comparison import Comparison
 from providers.measures.shared.entropy import bin_count, entropy, equal_width_bins
 from providers.measures.shared.finding import Finding, NotApplicable
-from providers.measures.shared.measure import Measure, Part
+from providers.measures.shared.measure import Extremes, Measure, Part
 
 Codes = npt.NDArray[np.signedinteger[Any]]
 
@@ -83,5 +83,6 @@ MEASURE = Measure(
     source="Perry, Matloff and Tendick 2024, 9.5; Watanabe 1960, doi:10.1147/rd.41.0066",
     cost="O(n log n)",
     find=_find,
+    extremes=Extremes("range"),
     parts=(Part("change", goal="low"),),
 )

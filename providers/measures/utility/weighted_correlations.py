@@ -8,7 +8,7 @@ import numpy as np
 from providers.arrays import Float64Array
 from providers.measures.shared.comparison import Comparison
 from providers.measures.shared.finding import BEYOND_FLOAT64, Finding, NotApplicable
-from providers.measures.shared.measure import Measure, Part
+from providers.measures.shared.measure import Extremes, Measure, Part
 from providers.measures.shared.weights import WeightedTable, surveyed_fields, weighted_tables
 
 MOST_FIELDS = 40
@@ -104,6 +104,7 @@ MEASURE = Measure(
     source="Binder 1983, doi:10.2307/1402588; Lumley 2010, doi:10.1002/9780470580066",
     cost="O(n) for each pair of fields",
     find=_find,
+    extremes=Extremes("squares"),
     parts=(Part("mean"), Part("sd")),
     needs_each=("weight_fields",),
     uses=("stratum_field", "cluster_field"),

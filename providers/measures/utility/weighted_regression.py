@@ -6,7 +6,7 @@ import numpy as np
 
 from providers.measures.shared.comparison import Comparison
 from providers.measures.shared.finding import Finding, NotApplicable
-from providers.measures.shared.measure import Measure, Part
+from providers.measures.shared.measure import Extremes, Measure, Part
 from providers.measures.shared.weighted_model import INTERCEPT, WeightedModel
 from providers.measures.shared.weights import NORMAL_95, weighted_tables
 
@@ -84,6 +84,7 @@ MEASURE = Measure(
     "doi:10.1198/000313006X124640",
     cost="O(n p^2)",
     find=_find,
+    extremes=Extremes("squares"),
     parts=(Part("change_in_errors"), Part("overlap", goal="high")),
     needs=("target",),
     needs_each=("weight_fields",),

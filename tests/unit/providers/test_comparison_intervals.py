@@ -21,8 +21,9 @@ from providers.selection.frontier import FrontierOptions, frontier, frontier_fig
 from providers.selection.intervals import GROUPS, RowGroups, covered, interval_of, take_row_groups
 from providers.selection.ranking import beaten_points, differ
 
-NEAR, CHANGED, RHO = (
-    FIGURES[name] for name in ("interval_sd.robust.by_field", "changed_share", "delta_rho.mean")
+NEAR, CHANGED, RHO, RANKS = (
+    FIGURES[name]
+    for name in ("interval_sd.robust.by_field", "changed_share", "delta_rho.mean", "delta_rho.ranks.mean")
 )
 
 
@@ -44,7 +45,7 @@ def runs_of(parameters: dict[str, Any], seeds: int) -> tuple[list[Taken], list[R
         stream = Stream(seed, "DSWAP", one.provider.revision)
         result = one.provider.swap(table, one.params, stream, no_progress)
         release = release_of_run(one.provider, one.params, table, result, 128)
-        given = [NEAR, CHANGED, RHO], release, MeasureOptions(), measures_stream(seed)
+        given = [NEAR, CHANGED, RHO, RANKS], release, MeasureOptions(), measures_stream(seed)
         taken.append(take_figures(*given))
         groups.append(take_row_groups(*given))
     return taken, groups
@@ -55,7 +56,7 @@ def test_the_interval_of_one_run_covers_the_mean_over_other_seeds(rate: float) -
     """The interval of one run misses the mean for at most five of 40 seeds, that of two for half as many."""
     fields = ["income"]
     taken, groups = runs_of({"swap_fields": fields, "rate": rate}, 40)
-    for figure in (NEAR, CHANGED, RHO):
+    for figure in (NEAR, CHANGED, RHO, RANKS):
         mean = math.fsum(run.over(fields).values[figure.name] for run in taken) / len(taken)
         for count in (1, 2):
             misses, width = 0, 0.0

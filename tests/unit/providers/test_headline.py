@@ -143,16 +143,19 @@ def test_the_change_by_chance_is_that_of_dealt_values(rows: int, related: bool) 
     generator = np.random.default_rng(rows)
     one = generator.normal(size=rows)
     two = one * related + generator.normal(size=rows)
-    before = float(np.corrcoef(one, two)[0, 1])
-    dealt = [float(np.corrcoef(one, generator.permutation(two))[0, 1]) for _ in range(2000)]
+    ranks, others = one.argsort().argsort(), two.argsort().argsort()
+    before = float(np.corrcoef(ranks, others)[0, 1])
+    dealt = [float(np.corrcoef(ranks, generator.permutation(others))[0, 1]) for _ in range(2000)]
     measures = {
         "delta_rho": {"fields": ["one", "two"]},
         "changed_share": {"per_row": {"fields": ["two"]}},
     }
-    pictures = {"correlations": {"fields": ["one", "two"], "source": [[1.0, before], [before, 1.0]]}}
+    pictures = {"correlations": {"fields": ["one", "two"], "source_ranks": [[1.0, before], [before, 1.0]]}}
     expected = float(np.mean(np.abs(np.array(dealt) - before)))
     assert change_by_chance(measures, pictures, rows) == pytest.approx(expected, rel=0.06)
     assert change_by_chance(measures, pictures, 0) == abs(before)
+    del pictures["correlations"]["source_ranks"]
+    assert change_by_chance(measures, pictures, rows) is None
 
 
 def test_it_has_three_sentences_with_chance_and_what_to_do() -> None:
@@ -161,7 +164,7 @@ def test_it_has_three_sentences_with_chance_and_what_to_do() -> None:
     assert risk.startswith("High risk: an intruder who knows age and town finds ")
     assert risk.count("by chance") == 2
     assert risk.endswith("above 0.09.")
-    assert utility.startswith("Utility: every field keeps its distribution, and correlations change by ")
+    assert utility.startswith("Utility: every field keeps its distribution, and rank correlations change by ")
     assert "if the changed fields were dealt at random" in utility
     assert "raise 'rate'" in action
     assert "'min_group_size'" in action
@@ -184,12 +187,12 @@ def test_small_figures_have_no_powers_of_ten() -> None:
     given["summary"]["rows"] = 10**8
     given["measures"]["record_linkage"]["value"] = {"rate": 2e-8, "chance": 1e-8}
     given["measures"]["marginals"]["value"] = {"identical": 0.5, "mean_distance": 7.4e-6}
-    given["measures"]["delta_rho"]["value"]["mean"] = 3e-5
+    given["measures"]["delta_rho"]["value"]["ranks"]["mean"] = 3e-5
     [risk, utility, _] = headed(given).sentences
     assert "finds below 0.0001 % of the rows (less than 0.0001 % by chance)" in risk
     assert "the risk beyond chance is below 0.0001, not above 0.05" in risk
     assert "distributions differ by less than 0.0001 on average" in utility
-    assert "correlations change by less than 0.0001 on average" in utility
+    assert "rank correlations change by less than 0.0001 on average" in utility
 
 
 def test_without_known_fields_an_intruder_is_said_to_find_the_row() -> None:

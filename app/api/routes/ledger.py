@@ -28,7 +28,7 @@ async def list_releases(
     jobs: Jobs,
     request: Request,
     source: Annotated[
-        Annotated[str, Field(pattern="^sha256t?:[0-9a-f]{64}$")] | SkipJsonSchema[None],
+        Annotated[str, Field(max_length=80, pattern="^sha256t?:[0-9a-f]{64}$")] | SkipJsonSchema[None],
         Query(
             description="Only releases of the source with this digest, and of tables recognised as the same.",
         ),

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from app.worker.field_profile import flat, shown_texts, text_rows
 from providers.errors import ParameterError, did_you_mean
+from providers.tables.joining import joined_arrays
 from providers.tables.type_names import type_name
 
 MOST_CATEGORIES = 24
@@ -118,7 +119,7 @@ class _Categories:
         for name, before in list(self._values.items()):
             values = pc.unique(flat(batch.column(name)))
             if before is not None:
-                values = pc.unique(pa.concat_arrays([before, values]))
+                values = pc.unique(joined_arrays([before, values]))
             if len(values) > MOST_CATEGORIES:
                 del self._values[name]
             else:

@@ -18,6 +18,8 @@ from providers.compiled_services import wait_until_compiled
 from providers.errors import ProviderError
 from providers.progress import no_progress
 from providers.randomness.chacha20 import Stream
+from providers.tables.columns import take_rows
+from providers.tables.joining import in_one_chunk
 
 TRIAL_ROWS = 1_000
 """Largest number of rows of a trial run."""
@@ -56,11 +58,11 @@ def run_trial(task: TrialTask) -> dict[str, Any]:
         result = provider.swap(sample, params, stream, no_progress)
     except ProviderError as error:
         return {"error": error.message, "rows_read": sample.num_rows, "aligned": False} | _NOTHING
-    before = sample if result.origin is None else sample.take(pa.array(result.origin))
+    before = sample if result.origin is None else take_rows(sample, result.origin)
     return compare_rows(
         pa.schema(list(sample.schema)[:MOST_FIELDS]),
-        lambda: before.combine_chunks().to_batches(),
-        lambda: result.table.combine_chunks().to_batches(),
+        lambda: in_one_chunk(before).to_batches(),
+        lambda: in_one_chunk(result.table).to_batches(),
         Wanted(aligned=True, rows=task.rows, only_changed=False, field=None, by=None),
     )
 

@@ -15,6 +15,7 @@ from providers.arrays import Float64Array, Int32Array
 from providers.tables.columns import combined, null_mask, words_of
 from providers.tables.encodings import plain
 from providers.tables.equality import equality_codes
+from providers.tables.joining import arrow_take
 from providers.tables.numbers import is_numeric
 from providers.tables.type_names import value_type
 
@@ -148,7 +149,7 @@ class Column:
         first_row = np.zeros(self.levels, np.int64)
         source_codes = self.codes("source")
         first_row[source_codes[::-1]] = np.arange(len(source_codes) - 1, -1, -1)
-        values = self.tables["source"].take(pa.array(first_row[list(codes)]))
+        values = arrow_take(self.tables["source"], pa.array(first_row[list(codes)]))
         try:
             nanoseconds = pa.types.is_temporal(values.type) and "[ns" in str(values.type)
             plain_values = _times_as_text(values) if nanoseconds else values.to_pylist()

@@ -217,7 +217,14 @@ class Provider(Generic[P]):
 
     `swap` may see fewer fields than this schema has.
     """
+    draws_revision: int = 1
+    """Part of the key of all random draws. It is raised only if all outputs are to change, while `revision`
+    is also raised for a change of some, whose other outputs stay as they are."""
 
     def __post_init__(self) -> None:
         """Register the parameters, so that other services' messages can point to this service."""
         MODELS[self.identifier] = self.params
+
+    def stream(self, seed: bytes) -> Stream:
+        """Return the random stream of a run with this seed."""
+        return Stream(seed, self.identifier, self.draws_revision)

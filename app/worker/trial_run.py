@@ -17,7 +17,6 @@ from providers import PROVIDERS
 from providers.compiled_services import wait_until_compiled
 from providers.errors import ProviderError
 from providers.progress import no_progress
-from providers.randomness.chacha20 import Stream
 from providers.tables.columns import take_rows
 from providers.tables.joining import in_one_chunk
 
@@ -53,7 +52,7 @@ def run_trial(task: TrialTask) -> dict[str, Any]:
     provider = PROVIDERS[task.service]
     params = provider.params.model_validate(task.parameters)
     sample = _first_rows(task.source)
-    stream = Stream(secrets.token_bytes(16), task.service, provider.revision)
+    stream = provider.stream(secrets.token_bytes(16))
     try:
         result = provider.swap(sample, params, stream, no_progress)
     except ProviderError as error:

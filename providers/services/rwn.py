@@ -302,6 +302,7 @@ PROVIDER = Provider(
     title="Randomization within neighbourhoods",
     summary="Replaces values by those of random rows among each row's near neighbours.",
     revision=2,
+    draws_revision=2,
     params=RwnParams,
     check=check,
     plan=plan,

@@ -122,6 +122,11 @@ def in_one_chunk(table: pa.Table) -> pa.Table:
     return _as_schema(_as_joinable(table).combine_chunks(), table.schema)
 
 
+def empty_table(schema: pa.Schema) -> pa.Table:
+    """Return the table without rows, also for nested dictionaries of half floats, where Arrow's own fails."""
+    return pa.Table.from_arrays([pa.nulls(0, kind) for kind in schema.types], schema=schema)
+
+
 def joined_batches(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     """Return the rows of one or more batches as one batch. Raises as Arrow does."""
     schema = batches[0].schema

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from providers import PROVIDERS
 from providers.errors import SourceError
 from providers.progress import no_progress
-from providers.randomness.chacha20 import Stream
 from providers.results import SwapResult
 from providers.rotation.moments import BLOCK
 from tests.naive import pabidot
@@ -83,7 +82,7 @@ def assert_twin(table: pa.Table, parameters: dict[str, Any], seed: bytes) -> Swa
         with pytest.raises(SourceError) as planned:
             provider.plan(table, params)
         with pytest.raises(SourceError) as swapped:
-            provider.swap(table, params, Stream(seed, "PABIDOT", provider.revision), no_progress)
+            provider.swap(table, params, provider.stream(seed), no_progress)
         assert str(planned.value) == str(swapped.value)
         return None
     assert fast is not None
@@ -152,7 +151,7 @@ def test_threads_change_no_byte(large: pa.Table) -> None:
                 pytest.skip("one processor only")
             numba.set_num_threads(threads)
             reported.clear()
-            stream = Stream(SEED, "PABIDOT", provider.revision)
+            stream = provider.stream(SEED)
             results.append(provider.swap(large, params, stream, lambda share, stage: reported.append(share)))
             assert reported == sorted(reported)
             assert 0 <= reported[0] <= reported[-1] <= 1

@@ -126,6 +126,6 @@ class _Releases:
             step = sub_progress(
                 progress, index / count, (index + 1) / count, f"release {index + 1} of {count}"
             )
-            result = provider.swap(source, params, Stream(seed, provider.identifier, provider.revision), step)
+            result = provider.swap(source, params, provider.stream(seed), step)
             self.changed = [name for name, rows in result.summary.changed.items() if rows]
             yield ReleasedTable(result.table, result.origin is None)

@@ -122,7 +122,7 @@ def _run(tables: AttackTables) -> AttackResult:
     moved = [name for name in settings.moved if name in known]
     if not moved:
         raise NotApplicable("no known field was exchanged: the row is found by the others")
-    stream = Stream(tables.stream.key("simulated swaps").tobytes(), "RSWAP", rswap.PROVIDER.revision)
+    stream = rswap.PROVIDER.stream(tables.stream.key("simulated swaps").tobytes())
     try:
         rule = area_rule(tables.release, settings, stream)
     except ProviderError as error:

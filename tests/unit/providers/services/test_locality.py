@@ -221,7 +221,7 @@ def test_ends_have_their_exact_law() -> None:
 def test_equal_ties_leave_the_span_the_law_of_their_dimensions(
     values: list[float], dimensions: int, walk: str
 ) -> None:
-    """The span of shapes of d dimensions is Beta(d + 1, 2) of the width; with n - 2 for d it was too large."""
+    """The span of shapes of d dimensions is Beta(d + 1, 2) of the width, and not Beta(n - 1, 2)."""
     n, segments = len(values), 6000
     table = pa.table({"x": values * segments})
     parameters = {"fields": ["x"], "segment_size": n, "sigma": 1, "ties": "equal", "walk": walk}

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -73,7 +74,7 @@ def test_tables_and_batches_are_joined(column: pa.ChunkedArray) -> None:
         in_one_chunk(table),
         pa.Table.from_batches([joined_batches(batches)]),
         pa.Table.from_batches(list(evened(batches)), table.schema),
-        take_rows(table, range(len(column))),
+        take_rows(table, np.arange(len(column))),
     ):
         assert joined.schema.equals(table.schema, check_metadata=True)
         assert joined.to_pylist() == table.to_pylist()

@@ -187,6 +187,9 @@ class Provider(Generic[P]):
     summary: str
     revision: int
     """Raised whenever a change alters an output for a given seed."""
+    draws_revision: int
+    """Part of the key of all random draws, raised only for a change that alters the output of every table. A
+    change that alters some outputs raises `revision` alone, and all others stay as they are."""
     params: type[P]
     check: Callable[[P, pa.Schema], P]
     """(params, schema) -> params with every name resolved; raises ParameterError. No data."""
@@ -217,9 +220,6 @@ class Provider(Generic[P]):
 
     `swap` may see fewer fields than this schema has.
     """
-    draws_revision: int = 1
-    """Part of the key of all random draws. It is raised only if all outputs are to change, while `revision`
-    is also raised for a change of some, whose other outputs stay as they are."""
 
     def __post_init__(self) -> None:
         """Register the parameters, so that other services' messages can point to this service."""

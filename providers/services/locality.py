@@ -288,6 +288,7 @@ PROVIDER = Provider(
     title="Redrawing by localities",
     summary="Redraws numeric values at random and keeps which of two values is nearer to a third.",
     revision=2,
+    draws_revision=1,
     params=LocalityParams,
     check=check,
     plan=plan,

@@ -37,6 +37,7 @@ KINDS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "time64": (pa.time64("us"), [datetime.time(0), datetime.time(8, 30), datetime.time(23, 59, 59, 1)]),
     "duration": (pa.duration("s"), [datetime.timedelta(seconds=s) for s in (-1, 0, 90)]),
     "decimal64": (pa.decimal64(9, 2), [Decimal("-1.50"), Decimal("0.00"), Decimal("18.25")]),
+    "tenths": (pa.decimal128(25, 5), [Decimal("0.30000"), Decimal("0.60000"), Decimal("0.70000")]),
     "decimal128": (
         pa.decimal128(38, 2),
         [Decimal("-1.50"), Decimal("30.00"), Decimal(f"{10**35}.25"), Decimal(f"-{10**30}.25")],
@@ -51,7 +52,7 @@ KINDS: dict[str, tuple[pa.DataType, list[Any]]] = {
 NESTED = ("list", "struct")
 NUMERIC = (
     *("int8", "int64", "uint64", "float16", "float32", "float64"),
-    *("dictionary of int", "dictionary of float16", "decimal64", "decimal128"),
+    *("dictionary of int", "dictionary of float16", "decimal64", "tenths", "decimal128"),
 )
 BREAKABLE: dict[str, list[list[Any]]] = {
     **{kind: [[0], [-0.5, 0.25, 30], [-(2**70), 18.25, 2**63, 2**64]] for kind in NUMERIC},

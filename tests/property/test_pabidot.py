@@ -33,6 +33,7 @@ POOLS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "unsigned": (pa.uint64(), [0, 2**64 - 1, 2**63 + 1]),
     "float32": (pa.float32(), [0.1, -2.5, 3e38]),
     "decimal": (pa.decimal128(20, 2), [Decimal("-1.50"), Decimal("0.10"), Decimal("18.25")]),
+    "tenths": (pa.decimal64(9, 1), [Decimal("0.3"), Decimal("0.6"), Decimal("0.7"), Decimal("-4.7")]),
     "encoded": (pa.dictionary(pa.int8(), pa.int64()), [30, -3, 300]),
     "broken": (pa.float64(), [math.nan, math.inf, -math.inf, 1.0, 2.0, 3.0, 4.0, 5.0]),
 }

@@ -18,7 +18,6 @@ from providers.attacks.figures import AttackFigures, AttackResult
 from providers.attacks.options import AttackOptions
 from providers.attacks.suite import attack_release, attacks_stream
 from providers.progress import no_progress
-from providers.randomness.chacha20 import Stream
 
 NUMBERS = ("age", "fnlwgt", "education-num", "capital-gain", "capital-loss", "hours-per-week")
 
@@ -69,7 +68,7 @@ def attacked(case: Case, source: pa.Table, control: pa.Table, **options: Any) ->
     if case.service is not None:
         provider = PROVIDERS[case.service]
         params = provider.check(provider.params.model_validate(case.parameters), source.schema)
-        swaps = Stream(SEED, provider.identifier, provider.revision)
+        swaps = provider.stream(SEED)
         release = provider.swap(source, params, swaps, no_progress).table
     given = AttackOptions(known=LINKED[0] + LINKED[1], linked=LINKED, secret=SECRETS, **options)
     return attack_release(

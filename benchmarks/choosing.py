@@ -33,7 +33,7 @@ def run(service: str, table: pa.Table, parameters: dict[str, Any], seed: int) ->
     """Run a service on a table."""
     provider = PROVIDERS[service]
     params = provider.check(provider.params.model_validate(parameters), table.schema)
-    stream = Stream(seed.to_bytes(32, "big"), service, provider.revision)
+    stream = provider.stream(seed.to_bytes(32, "big"))
     return provider.swap(table, params, stream, no_progress)
 
 

@@ -55,7 +55,7 @@ def _released(source: pa.Table) -> Release:
     """Swap one field by DSWAP, with all that the measures need to know about the run."""
     provider = PROVIDERS["DSWAP"]
     params = provider.check(provider.params.model_validate({"swap_fields": ["income"]}), source.schema)
-    stream = Stream(bytes(31) + b"\x07", "DSWAP", provider.revision)
+    stream = provider.stream(bytes(31) + b"\x07")
     result = provider.swap(source, params, stream, no_progress)
 
     def perturb(training: pa.Table, of: Stream) -> pa.Table:
@@ -109,7 +109,7 @@ def measure(rounds: int = 5) -> str:
     source = mixed_table(ROWS)
     provider = PROVIDERS["DSWAP"]
     params = provider.check(provider.params.model_validate({"swap_fields": ["income"]}), source.schema)
-    stream = Stream(bytes(31) + b"\x07", "DSWAP", provider.revision)
+    stream = provider.stream(bytes(31) + b"\x07")
     result = provider.swap(source, params, stream, no_progress)
     timings = in_turn(
         {

@@ -67,13 +67,12 @@ def main() -> None:
     from benchmarks.methods.kernels import SEED, people_table
     from providers import PROVIDERS
     from providers.progress import no_progress
-    from providers.randomness.chacha20 import Stream
 
     found = {}
     for case, (service, rows, parameters, runs) in CASES.items():
         provider, source = PROVIDERS[service], people_table(rows)
         params = provider.check(provider.params.model_validate(parameters), source.schema)
-        stream, seconds = Stream(SEED, service, provider.revision), []
+        stream, seconds = provider.stream(SEED), []
         for _ in range(1 + runs):
             started = time.perf_counter()
             provider.swap(source, params, stream, no_progress)

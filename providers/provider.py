@@ -187,6 +187,9 @@ class Provider(Generic[P]):
     summary: str
     revision: int
     """Raised whenever a change alters an output for a given seed."""
+    draws_revision: int
+    """Part of the key of all random draws, raised only for a change that alters the output of every table. A
+    change that alters some outputs raises `revision` alone, and all others stay as they are."""
     params: type[P]
     check: Callable[[P, pa.Schema], P]
     """(params, schema) -> params with every name resolved; raises ParameterError. No data."""
@@ -221,3 +224,7 @@ class Provider(Generic[P]):
     def __post_init__(self) -> None:
         """Register the parameters, so that other services' messages can point to this service."""
         MODELS[self.identifier] = self.params
+
+    def stream(self, seed: bytes) -> Stream:
+        """Return the random stream of a run with this seed."""
+        return Stream(seed, self.identifier, self.draws_revision)

@@ -210,14 +210,14 @@ def _warm_provider(identifier: str, table: pa.Table) -> None:
     provider = PROVIDERS[identifier]
     for parameters in _PARAMETERS[identifier]:
         params = provider.check(provider.params.model_validate(parameters), table.schema)
-        stream = Stream(bytes(32), identifier, provider.revision)
+        stream = provider.stream(bytes(32))
         provider.plan(table, params)
         provider.swap(table, params, stream, no_progress)
         provider.swap(table.slice(0, 100), params, stream, no_progress)  # some work without threads
     for parameters in _OUT_OF_CORE.get(identifier, []):
         assert provider.scaling.swap is not None  # noqa: S101 - as the table says
         params = provider.check(provider.params.model_validate(parameters), table.schema)
-        stream = Stream(bytes(32), identifier, provider.revision)
+        stream = provider.stream(bytes(32))
         resources = Resources(_Kept(), _LITTLE)
         for _ in provider.scaling.swap(_InMemory(table), params, stream, no_progress, resources).pieces:
             pass

@@ -93,6 +93,14 @@ COLUMNS: dict[str, pa.Array] = {
     "dictionary with a null": _dictionary(["a", None, "b"]),
     "dictionary of integers with a null": _dictionary([_BEYOND, 5, None]),
     "dictionary of floats with a null": _dictionary([0.5, float("nan"), None]),
+    "dictionary of float16": _dictionary([np.float16(0.5), np.float16(-4.0)], pa.float16()),
+    "dictionary of float16 with a null": _dictionary([np.float16(1.5), None], pa.float16()),
+    "list of a dictionary of float16": pa.ListArray.from_arrays(
+        pa.array(range(ROWS + 1), pa.int32()), _dictionary([np.float16(0.5), np.float16(-4.0)], pa.float16())
+    ),
+    "struct of a dictionary of float16": pa.StructArray.from_arrays(
+        [_dictionary([np.float16(0.5), np.float16(-4.0)], pa.float16())], ["a"]
+    ),
     "dictionary of views with a null": _dictionary(["a", None], pa.string_view()),
     "dictionary of nulls": _dictionary([None], pa.null()),
     "dictionary of lists with a null": _dictionary([[1], None], pa.list_(pa.int8())),
@@ -117,3 +125,12 @@ COLUMNS: dict[str, pa.Array] = {
 def in_two_chunks(array: pa.Array) -> pa.ChunkedArray:
     """The column in two chunks, each a slice."""
     return pa.chunked_array([array.slice(0, 5), array.slice(5)], array.type)
+
+
+def halves_in_two_chunks() -> pa.ChunkedArray:
+    """The half floats 1.5, 2.5, null, 2.5, -4.0, 1.5, null in two chunks with different dictionaries."""
+    dictionaries = [pa.array([1.5, 2.5], pa.float16()), pa.array([2.5, -4.0, 1.5], pa.float16())]
+    indices = [pa.array([0, 1, None], pa.int8()), pa.array([0, 1, 2, None], pa.int8())]
+    return pa.chunked_array(
+        [pa.DictionaryArray.from_arrays(*each) for each in zip(indices, dictionaries, strict=True)]
+    )

@@ -9,7 +9,6 @@ from markupsafe import Markup
 
 from app.report.svg import line, rectangle, text
 from providers import PROVIDERS
-from providers.randomness.chacha20 import Stream
 from website.svg_file import svg_file
 
 _SEED = bytes(range(32))
@@ -103,7 +102,7 @@ def _run(service: str, parameters: dict[str, Any]) -> tuple[dict[str, list[Any]]
     provider = PROVIDERS[service]
     table = pa.table(_ROWS)
     params = provider.check(provider.params.model_validate(parameters), table.schema)
-    result = provider.swap(table, params, Stream(_SEED, service, provider.revision), lambda *_: None)
+    result = provider.swap(table, params, provider.stream(_SEED), lambda *_: None)
     return table.to_pydict(), result.table.to_pydict()
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from providers.tables.joining import joined_arrays
+
 _FEW_ROWS = 32
 
 _MANY_COLUMNS = 64
@@ -30,7 +32,7 @@ def elementwise(
     results: list[Any] = [None] * len(columns)
     for (_, how), indices in groups.items():
         try:
-            joined = pa.concat_arrays([columns[index] for index in indices])
+            joined = joined_arrays([columns[index] for index in indices])
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # encodings that cannot be concatenated
             for index in indices:
                 results[index] = function(columns[index], how)

@@ -24,6 +24,7 @@ from app.formats.errors import FormatError
 from app.formats.released_arrays import released
 from app.formats.schema_checks import MOST_FIELDS, check_schema
 from providers.tables.encodings import canonical_array
+from providers.tables.joining import in_one_chunk
 from providers.tables.layouts import original_schema, restored
 from providers.tables.type_names import canonical_type, type_name
 
@@ -150,7 +151,7 @@ def _in_one_chunk(group: pa.Table) -> list[pa.Table]:
     number.
     """
     try:
-        return [group.combine_chunks()]
+        return [in_one_chunk(group)]
     except pa.ArrowInvalid:
         return [pa.Table.from_batches([batch]) for batch in group.to_batches()]
 

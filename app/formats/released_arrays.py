@@ -28,6 +28,7 @@ from providers.tables.columns import (
 )
 from providers.tables.encodings import can_take, list_children, list_lengths, validity
 from providers.tables.equality import equality_codes
+from providers.tables.joining import in_one_array
 from providers.tables.type_names import has_dictionary
 
 
@@ -95,7 +96,7 @@ def released_array(array: pa.Array) -> pa.Array:
         return words_array(words_of(array), kind, validity(array).view(np.bool_))
     if pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or pa.types.is_fixed_size_binary(kind):
         return _with_zeros(array)
-    return take(pa.chunked_array([array]), pa.array(np.arange(len(array)))).combine_chunks()
+    return in_one_array(take(pa.chunked_array([array]), pa.array(np.arange(len(array)))))
 
 
 def _nested(array: pa.Array) -> pa.Array:
@@ -169,8 +170,8 @@ def _own_places(
 
 
 def _entries(dictionary: pa.Array, used: npt.NDArray[np.int64]) -> pa.Array:
-    entries = take(pa.chunked_array([dictionary]), pa.array(used, pa.int64())).combine_chunks()
-    return released_array(entries)
+    entries = take(pa.chunked_array([dictionary]), pa.array(used, pa.int64()))
+    return released_array(in_one_array(entries))
 
 
 def _dictionary_array(

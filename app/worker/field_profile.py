@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.formats.value_text import to_text
+from providers.tables.joining import joined_arrays
 from providers.tables.type_names import type_name
 
 MOST_FIELDS = 300
@@ -148,7 +149,7 @@ class _FieldState:
             self._extend_range(known)
 
     def _count_runs(self, values: pa.Array) -> None:
-        joined = values if self._last is None else pa.concat_arrays([self._last, values])
+        joined = values if self._last is None else joined_arrays([self._last, values])
         one, other = joined.slice(0, len(joined) - 1), joined.slice(1)
         differ = pc.fill_null(pc.not_equal(one, other), pc.xor(pc.is_null(one), pc.is_null(other)))
         self._runs += (pc.sum(differ).as_py() or 0) + (self._last is None)

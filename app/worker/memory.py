@@ -21,6 +21,7 @@ from providers.randomness.chacha20 import Stream
 from providers.results import SwapResult
 from providers.storage import Resources, bytes_read
 from providers.tables.columns import is_words
+from providers.tables.joining import empty_table
 
 _USED = 0.8
 """Share of the memory budget that an estimate may use; the rest covers its error."""
@@ -171,7 +172,7 @@ def with_untouched_fields(
     for field in result.table.schema:
         schema = schema.set(schema.get_field_index(field.name), field)
     schema = schema.with_metadata(result.table.schema.metadata)
-    without_rows = replace(result, table=schema.empty_table())
+    without_rows = replace(result, table=empty_table(schema))
     others = [name for name in source.schema.names if name not in fields]
     tables = iter([result.table]) if not others else _merged(source, others, schema, result)
     if result.origin is None:  # no rows were dropped

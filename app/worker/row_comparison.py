@@ -13,6 +13,8 @@ import pyarrow.compute as pc
 
 from app.worker.field_profile import flat, shown_texts, text_rows
 from providers.errors import ParameterError, did_you_mean
+from providers.tables.joining import joined_arrays
+from providers.tables.numbers import floats_of
 from providers.tables.type_names import type_name
 
 MOST_CATEGORIES = 24
@@ -118,7 +120,7 @@ class _Categories:
         for name, before in list(self._values.items()):
             values = pc.unique(flat(batch.column(name)))
             if before is not None:
-                values = pc.unique(pa.concat_arrays([before, values]))
+                values = pc.unique(joined_arrays([before, values]))
             if len(values) > MOST_CATEGORIES:
                 del self._values[name]
             else:
@@ -160,6 +162,13 @@ def _paired(
             one, rest = one.slice(rows), rest.slice(rows)
 
 
+def _as_floats(array: pa.Array) -> pa.Array:
+    """Return numbers as the nearest float64."""
+    if pa.types.is_decimal(array.type):
+        return floats_of(pa.chunked_array([array])).chunk(0)
+    return array.cast(pa.float64(), safe=False)
+
+
 def _differ(one: pa.Array, other: pa.Array) -> np.ndarray:
     """Return a mask of the values that differ; a null equals a null, and NaN equals NaN."""
     one, other = flat(one), flat(other)
@@ -169,7 +178,7 @@ def _differ(one: pa.Array, other: pa.Array) -> np.ndarray:
     if pa.types.is_null(one.type) and pa.types.is_null(other.type):
         return np.zeros(len(one), np.bool_)
     if one.type != other.type:  # LOCALITY and PABIDOT publish integers as float64
-        one, other = one.cast(pa.float64(), safe=False), other.cast(pa.float64(), safe=False)
+        one, other = _as_floats(one), _as_floats(other)
     unequal = pc.not_equal(one, other)
     if pa.types.is_floating(one.type):
         unequal = pc.and_(unequal, pc.invert(pc.and_(pc.is_nan(one), pc.is_nan(other))))

@@ -40,7 +40,6 @@ from providers.measures.run_figures import measures_stream, release_of_run, valu
 from providers.params import Params
 from providers.progress import Progress, sub_progress
 from providers.provider import Provider, StreamedResult
-from providers.randomness.chacha20 import Stream
 from providers.results import EVENTS_SHOWN, Event, SwapResult
 from providers.selection.candidates import CandidateOptions, choose
 from providers.storage import Resources
@@ -289,7 +288,7 @@ def _make_destination(
     A full report and candidates need both tables as a whole.
     """
     candidates = CandidateOptions.model_validate(task.options.get("candidates", {}))
-    stream = Stream(task.seed, task.service, task.revision)
+    stream = PROVIDERS[task.service].stream(task.seed)
     if task.report != "full" and candidates.count == 1:
         return _Destination(swapped(provider, source, params, stream, progress, resources))
     whole = whole_table(provider, source, params, resources)

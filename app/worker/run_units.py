@@ -49,11 +49,11 @@ from app.worker.tasks import (
     SwapTask,
     UnitTask,
 )
+from providers import PROVIDERS
 from providers.out_of_core.partitions import Span
 from providers.params import Params
 from providers.progress import sub_progress
 from providers.provider import Division, Prepared, Provider, Run, Sharing, UnitResult, gathered
-from providers.randomness.chacha20 import Stream
 from providers.results import SwapResult
 from providers.sections import Sections, sections_of, sections_of_kept
 from providers.storage import Resources, Scratch, Spool
@@ -410,5 +410,5 @@ def _sharing(provider: Provider[Any]) -> Sharing[Any]:
 def _run(
     task: SwapTask, params: Params, source: BlobTable, scratch: Scratch, prepared: Prepared | None = None
 ) -> Run[Any]:
-    stream = Stream(task.seed, task.service, task.revision)
+    stream = PROVIDERS[task.service].stream(task.seed)
     return Run(source, params, stream, Resources(scratch, task.memory_bytes), prepared)

@@ -17,7 +17,8 @@ from providers import PROVIDERS
 from providers.compiled_services import wait_until_compiled
 from providers.errors import ProviderError
 from providers.progress import no_progress
-from providers.randomness.chacha20 import Stream
+from providers.tables.columns import take_rows
+from providers.tables.joining import in_one_chunk
 
 TRIAL_ROWS = 1_000
 """Largest number of rows of a trial run."""
@@ -51,16 +52,16 @@ def run_trial(task: TrialTask) -> dict[str, Any]:
     provider = PROVIDERS[task.service]
     params = provider.params.model_validate(task.parameters)
     sample = _first_rows(task.source)
-    stream = Stream(secrets.token_bytes(16), task.service, provider.revision)
+    stream = provider.stream(secrets.token_bytes(16))
     try:
         result = provider.swap(sample, params, stream, no_progress)
     except ProviderError as error:
         return {"error": error.message, "rows_read": sample.num_rows, "aligned": False} | _NOTHING
-    before = sample if result.origin is None else sample.take(pa.array(result.origin))
+    before = sample if result.origin is None else take_rows(sample, result.origin)
     return compare_rows(
         pa.schema(list(sample.schema)[:MOST_FIELDS]),
-        lambda: before.combine_chunks().to_batches(),
-        lambda: result.table.combine_chunks().to_batches(),
+        lambda: in_one_chunk(before).to_batches(),
+        lambda: in_one_chunk(result.table).to_batches(),
         Wanted(aligned=True, rows=task.rows, only_changed=False, field=None, by=None),
     )
 

@@ -12,7 +12,6 @@ from app.formats.json_output import json_chunks
 from benchmarks.http.server import serving
 from providers import PROVIDERS
 from providers.progress import no_progress
-from providers.randomness.chacha20 import Stream
 
 app = FastAPI()
 
@@ -30,7 +29,7 @@ async def swap(service: str, request: Request) -> Response:
     provider = PROVIDERS[service]
     table: pa.Table = table_from_rows(document["source"]["rows"])
     params = provider.check(provider.params.model_validate(document["parameters"]), table.schema)
-    stream = Stream(bytes(32), service, provider.revision)
+    stream = provider.stream(bytes(32))
     swapped = provider.swap(table, params, stream, no_progress).table
     content = b"".join(json_chunks(swapped.schema, swapped.to_batches()))
     return Response(content, media_type="application/json")

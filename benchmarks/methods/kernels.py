@@ -161,7 +161,7 @@ def swap_work(source: pa.Table, service: str, parameters: dict[str, Any]) -> Wor
     """Return the provider's complete work on the table, as in a job: swap, counts and report."""
     provider = PROVIDERS[service]
     checked = provider.check(provider.params.model_validate(parameters), source.schema)
-    stream = Stream(SEED, service, provider.revision)
+    stream = provider.stream(SEED)
     return lambda: provider.swap(source, checked, stream, no_progress)
 
 

@@ -19,7 +19,6 @@ from benchmarks.harness import in_turn, table
 from benchmarks.methods.kernels import SEED
 from providers import PROVIDERS
 from providers.progress import no_progress
-from providers.randomness.chacha20 import Stream
 
 ROWS, FIELDS, SIZE, STEPS = 75_000, 3, 100, 4000
 GOAL = 10.0
@@ -43,7 +42,7 @@ def work(source: pa.Table, sigma: float) -> Any:
         "iterations": {"total": STEPS},
     }
     params = provider.check(provider.params.model_validate(parameters), source.schema)
-    stream = Stream(SEED, "LOCALITY", provider.revision)
+    stream = provider.stream(SEED)
     return lambda: provider.swap(source, params, stream, no_progress)
 
 

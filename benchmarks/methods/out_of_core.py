@@ -29,7 +29,6 @@ from app.worker.tasks import IngestTask, SwapTask
 from benchmarks.harness import table
 from benchmarks.methods.kernels import SEED, people_table
 from providers import PROVIDERS
-from providers.randomness.chacha20 import Stream
 
 FIELDS = ("a", "b", "class10000", "age")
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -184,7 +183,7 @@ def _spent(task: SwapTask, source: pa.Table) -> Spent:
     fields = source.select([name for name in source.column_names if name in read])
 
     def kernel() -> None:
-        provider.swap(fields, params, Stream(task.seed, task.service, task.revision), lambda *_: None)
+        provider.swap(fields, params, provider.stream(task.seed), lambda *_: None)
 
     spent: list[float] = []
     for work in (lambda: run_swap(task), kernel):

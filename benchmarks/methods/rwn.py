@@ -129,7 +129,7 @@ def _donor_searches(source: pa.Table) -> dict[str, Work]:
 
 
 def _stream() -> Stream:
-    return Stream(bytes(31) + b"\x07", "RWN", PROVIDERS["RWN"].revision)
+    return PROVIDERS["RWN"].stream(bytes(31) + b"\x07")
 
 
 def swap_work(source: pa.Table, **parameters: Any) -> Work:

@@ -68,7 +68,7 @@ def _lost(source: pa.Table, parameters: dict[str, Any]) -> list[str]:
     )  # fmt: skip
     found: dict[str, list[float]] = {}
     for seed in range(SEEDS):
-        stream = Stream(seed.to_bytes(32, "big"), "RWN", provider.revision)
+        stream = provider.stream(seed.to_bytes(32, "big"))
         moved = provider.swap(source, params, stream, no_progress).table
         assessed = assess(
             Release(source, moved), options, Stream(bytes(32), "measures", 1), pictures=False

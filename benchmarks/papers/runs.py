@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from providers import PROVIDERS
 from providers.progress import no_progress
-from providers.randomness.chacha20 import Stream
 from providers.results import SwapResult
 
 Matrix = npt.NDArray[np.float64]
@@ -36,7 +35,7 @@ def swap(service: str, table: pa.Table, parameters: dict[str, Any], seed: int = 
     """
     provider = PROVIDERS[service]
     params = provider.check(provider.params.model_validate(parameters), table.schema)
-    stream = Stream(seed.to_bytes(32, "big"), service, provider.revision)
+    stream = provider.stream(seed.to_bytes(32, "big"))
     return provider.swap(table, params, stream, no_progress)
 
 

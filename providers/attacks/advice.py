@@ -204,7 +204,7 @@ class _Search:
         seed = self._stream.key("advice").tobytes()
         try:
             params = provider.check(provider.params.model_validate(parameters), self._kept.schema)
-            swaps = Stream(seed, provider.identifier, provider.revision)
+            swaps = provider.stream(seed)
             result = provider.swap(self._kept, params, swaps, lambda *_: None)
             figures = attack_release(
                 self._kept,

@@ -60,7 +60,7 @@ def sister_release(
     rows = np.flatnonzero(~withheld)
     kept = take_rows(source, rows)
     provider = PROVIDERS[method.service]
-    swaps = Stream(stream.key("sister").tobytes(), provider.identifier, provider.revision)
+    swaps = provider.stream(stream.key("sister").tobytes())
     try:
         params = provider.check(provider.params.model_validate(method.parameters), kept.schema)
         result = provider.swap(kept, params, swaps, on_progress)

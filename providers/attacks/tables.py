@@ -15,6 +15,7 @@ from providers.attacks.options import AttackOptions
 from providers.attacks.units import row_of_each, unit_codes, unit_field
 from providers.measures.shared.columns import (
     Column,
+    as_common,
     column_of,
     common_type,
     not_measurable,
@@ -301,7 +302,7 @@ class AttackTables:
 def _joined(source: pa.ChunkedArray, control: pa.ChunkedArray) -> pa.ChunkedArray:
     if source.type != control.type:
         common = common_type(source.type, control.type)
-        source, control = (side.cast(common, safe=False) for side in (source, control))
+        source, control = (as_common(side, common) for side in (source, control))
     return pa.chunked_array([*source.chunks, *control.chunks], source.type)
 
 

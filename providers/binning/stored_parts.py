@@ -51,6 +51,7 @@ from providers.swapping.out_of_core.assemble import AssemblyFigures
 from providers.swapping.out_of_core.exchange import Exchanger, Tally
 from providers.swapping.out_of_core.swap import SwapRun
 from providers.tables.columns import take_rows, unused
+from providers.tables.joining import in_one_chunk
 
 P = TypeVar("P", bound=BinParams)
 
@@ -430,7 +431,7 @@ def _exchange_parts(parts: Sequence[_BinnedPart], exchanger: Exchanger) -> None:
 
     Each bin has a random stream of its own, so that it does not matter which parts are exchanged together.
     """
-    table = pa.concat_tables([part.table for part in parts]).combine_chunks()
+    table = in_one_chunk(pa.concat_tables([part.table for part in parts]))
     firsts = itertools.accumulate((part.table.num_rows for part in parts), initial=0)
     starts = [part.starts[:-1] + first for part, first in zip(parts, firsts, strict=False)]
     identities = np.concatenate([part.identities for part in parts])

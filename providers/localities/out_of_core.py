@@ -29,6 +29,7 @@ from providers.randomness.chacha20 import Stream
 from providers.results import SwapResult
 from providers.sections import Section, rows_of_section
 from providers.storage import Resources, Source, Spool
+from providers.tables.joining import empty_table
 from providers.tables.numbers import NumberFaults, numbers_read
 from providers.tables.schemas import with_field_type
 from providers.tables.type_names import below_encodings
@@ -95,7 +96,7 @@ def redraw_out_of_core(
             yield redrawn
 
     return StreamedResult(
-        schema, redrawn_ranges(), lambda: segmentation.report(schema.empty_table(), figures, source.rows)
+        schema, redrawn_ranges(), lambda: segmentation.report(empty_table(schema), figures, source.rows)
     )
 
 
@@ -154,7 +155,7 @@ def sharing_of_segments(
         schema, figures = schema_of(source.schema, cut), Figures.empty(source.schema, cut.fields)
         for unit in units:
             figures.add(unit)
-        return cut.report(schema.empty_table(), figures, source.rows)
+        return cut.report(empty_table(schema), figures, source.rows)
 
     return Sharing(divide, work, assemble, finish, from_rows=_SHARED_FROM)
 

@@ -2,11 +2,13 @@
 
 A locality still holds if every x becomes a x + b. So a point x of a segment without properties of interest
 is the product of a shape z, 0 = z_0 <= z_1 <= ... <= z_(n-1) = 1, that satisfies the constraints, and the two
-ends. The shapes of span r have a volume that grows as r^(n-2). In a range R the density of the span is
-therefore proportional to r^(n-2) (R - r), a Beta(n - 1, 2), which U1^(1/(n-1)) U2^(1/n) has.
+ends. If the shapes have d dimensions, those of span r have a volume that grows as r^d. In a range R the
+density of the span is therefore proportional to r^d (R - r), a Beta(d + 1, 2), which is the distribution of
+U1^(1/(d+1)) U2^(1/(d+2)).
 
-Equal ties restrict the shapes to a subspace. `basis` holds the directions in this subspace, one per row.
-Without equal ties it is empty and stands for one direction per free variable.
+Without equal ties d is n - 2, one for each free variable. Equal ties restrict the shapes to a subspace of
+fewer dimensions: if all ties of evenly spaced values are kept, d is 0. `basis` holds the directions in this
+subspace, one per row. Without equal ties it is empty and stands for one direction per free variable.
 
 Every sum is taken in a stated order, row by row or column by column, so that no result depends on the
 number of threads. Only elementwise operations are vectorised. BLAS is not used, because it sums in an order

@@ -84,8 +84,11 @@ def _ends(segments, t, shape, bounds, walks_ends):
             shape[v] = (shape[v] - start) / span if span > 0.0 else 0.0
         return place[LOW] + width * start, width * span
     one, two, three = uniform_of(draws), uniform_of(draws), uniform_of(draws)
-    # Beta(n - 1, 2), see providers.localities.polytope
-    span = width * (one ** (1.0 / (n - 1)) * two ** (1.0 / n))
+    # Beta(d + 1, 2) for shapes of d dimensions, see providers.localities.polytope
+    dimensions = segments.counts[t, DIMENSIONS]
+    if dimensions < 0:  # no lattice of equal ties: the values will be made one value
+        dimensions = n - 2
+    span = width * (one ** (1.0 / (dimensions + 1)) * two ** (1.0 / (dimensions + 2)))
     return place[LOW] + three * (width - span), span
 
 

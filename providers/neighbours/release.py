@@ -22,6 +22,7 @@ from providers.neighbours.donors import NeighbourRule, mark_kept_rows
 from providers.neighbours.points import kind_of
 from providers.randomness.chacha20 import Key, Stream
 from providers.results import Event, Events, Summary, SwapResult, count_sizes, group_size_of_counts
+from providers.tables.joining import empty_table
 
 COUNTED_ROWS = 10_000
 """Approximate number of neighbourhoods that are counted in a table with an epsilon."""
@@ -142,7 +143,7 @@ class ReleaseTally:
     def __init__(self, schema: pa.Schema, settings: Settings) -> None:
         """Create the tally of a source with this schema."""
         fields = settings.perturb_fields
-        self.table: pa.Table = schema.empty_table()
+        self.table: pa.Table = empty_table(schema)
         """Released table; without rows if it is streamed."""
         self.neighbourhoods = NeighbourhoodCounts()
         self._schema = schema

@@ -22,6 +22,7 @@ from providers.out_of_core.partitions import Span, joined, scatter
 from providers.out_of_core.splitters import place_ties, places
 from providers.storage import Scratch, Spool
 from providers.tables.columns import take_rows
+from providers.tables.joining import in_one_chunk
 
 Coordinate: TypeAlias = "npt.NDArray[np.float64] | npt.NDArray[np.int32]"
 
@@ -108,7 +109,7 @@ class StoredNode:
         ends = np.cumsum(sizes)
         cut = int(np.searchsorted(ends, left, side="right"))
         before = int(ends[cut] - sizes[cut])
-        both = pa.concat_tables(spool.read(first + cut)).combine_chunks()
+        both = in_one_chunk(pa.concat_tables(spool.read(first + cut)))
         spool.clear(first + cut)
         order = _order(keys.of_points(both, by))
         extra = first + parts
@@ -143,7 +144,7 @@ class StoredNode:
             before += table.num_rows
         widths = keys.widths(high - low)
         widest = np.argsort(-widths, kind="stable").tolist()
-        return pa.concat_tables(sample).combine_chunks(), [each for each in widest if widths[each] > 0.0]
+        return in_one_chunk(pa.concat_tables(sample)), [each for each in widest if widths[each] > 0.0]
 
 
 def cut_nodes(

@@ -14,6 +14,7 @@ from providers.arrays import Int64Array, row_index_type
 from providers.kernels.counting_sort import places_by_part
 from providers.storage import Source, Spool
 from providers.tables.columns import has_words, inverse, scattered_words, take_rows, words_array
+from providers.tables.joining import in_one_chunk
 
 
 def scatter(spool: Spool, parts: npt.NDArray[np.integer[Any]], table: pa.Table) -> None:
@@ -29,7 +30,7 @@ def scatter(spool: Spool, parts: npt.NDArray[np.integer[Any]], table: pa.Table) 
     if not len(parts):
         return
     places, starts = places_by_part(parts, spool.parts)
-    table = table.combine_chunks()  # otherwise each part would copy all rows
+    table = in_one_chunk(table)  # otherwise each part would copy all rows
     # Words are written to their places, which reads them once; of other types Arrow takes each part's rows.
     words = {
         at: scattered_words(column, places) for at, column in enumerate(table.columns) if has_words(column)
@@ -128,11 +129,11 @@ def joined(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
             together.append(table)
             count += table.num_rows
         if count >= rows:
-            yield pa.concat_tables(together).combine_chunks()
+            yield in_one_chunk(pa.concat_tables(together))
             together.clear()
             count = 0
     if together:
-        yield pa.concat_tables(together).combine_chunks()
+        yield in_one_chunk(pa.concat_tables(together))
 
 
 class Reader:

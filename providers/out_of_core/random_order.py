@@ -14,6 +14,7 @@ from providers.randomness.chacha20 import Key
 from providers.sections import Section
 from providers.storage import Spool
 from providers.tables.columns import take_rows, unused
+from providers.tables.joining import empty_table
 
 
 class Shuffle:
@@ -52,7 +53,7 @@ class Shuffle:
     def pieces(self, spool: Spool, section: Section) -> Iterator[pa.Table]:
         """Yield the rows of a section in the random order, after all rows have been added."""
         if not self._ranges:
-            table = pa.concat_tables([self._schema.empty_table(), *spool.read(0)])
+            table = pa.concat_tables([empty_table(self._schema), *spool.read(0)])
             yield section.cut(0, take_rows(table, shuffle_rows(self._rows, self._key).order))
             return
         starts = self.starts

@@ -57,7 +57,7 @@ class Stream:
     service : str
         Identifier of the provider, such as ``"DSWAP"``.
     revision : int
-        Revision of the provider.
+        Revision of the draws of the provider (`Provider.draws_revision`).
     """
 
     seed: bytes

@@ -30,6 +30,7 @@ from providers.rotation.settings import RotationSettings
 from providers.rotation.transform import Choice, choose, perturb
 from providers.sections import Section, rows_of_section
 from providers.storage import Resources, Scratch, Source, Spool
+from providers.tables.joining import empty_table
 
 _MOMENTS = "moments"
 """Field of the spools of pieces."""
@@ -188,7 +189,7 @@ def _result(run: RotationRun, figures: _Figures, row_events: Events) -> SwapResu
     append_events(events, row_events)
     changed, outside = figures.totals
     return rotation_result(
-        run.schema.empty_table(), run.source.rows, run.settings, figures.varying, figures.phi, figures.rows,
+        empty_table(run.schema), run.source.rows, run.settings, figures.varying, figures.phi, figures.rows,
         changed, outside, events,
     )  # fmt: skip
 

@@ -21,7 +21,6 @@ from providers.measures.run_figures import MEASURES_REVISION, measures_stream, r
 from providers.params import Params, StrictModel
 from providers.progress import Progress, sub_progress
 from providers.provider import Provider
-from providers.randomness.chacha20 import Stream
 from providers.results import SwapResult
 from providers.selection.axes import axis_of, why_not
 from providers.selection.eligibility import protected_by, reversible_by
@@ -143,7 +142,7 @@ def choose(
     whole = options.count + _RUNNING  # the chosen one is run again
 
     def run(index: int, place: int, which: str) -> SwapResult:
-        stream = Stream(candidate_seed(seed, index), provider.identifier, provider.revision)
+        stream = provider.stream(candidate_seed(seed, index))
         running = sub_progress(progress, place / whole, (place + _RUNNING) / whole, which)
         return provider.swap(table, params, stream, running)
 

@@ -20,7 +20,6 @@ from providers.measures.run_figures import measures_stream, release_of_run
 from providers.measures.shared.repeats import Interval
 from providers.params import StrictModel
 from providers.progress import Progress, sub_progress
-from providers.randomness.chacha20 import Stream
 from providers.selection.assumed_roles import assumed_roles, attackable
 from providers.selection.combinations import Combination, Variation
 from providers.selection.figures import (
@@ -38,7 +37,7 @@ from providers.selection.ranking import differ, exact
 from providers.selection.sampled_attacks import ATTACKS
 from providers.selection.seeds import point_seed
 
-FRONTIER_REVISION = 9
+FRONTIER_REVISION = 10
 """Raised when a change alters a frontier for a given seed without a new revision of a service."""
 
 MOST_RUNS = 100
@@ -193,7 +192,7 @@ def frontier(
     def run_once(point: Point, run: int, step: int, which: str) -> None:
         provider, params = point.combination.provider, point.combination.params
         run_seed = point_seed(seed, provider.identifier, params.model_dump(mode="json"), run)
-        stream = Stream(run_seed, provider.identifier, provider.revision)
+        stream = provider.stream(run_seed)
         running = sub_progress(progress, step / steps, (step + _RUNNING) / steps, which)
         result = provider.swap(table, params, stream, running)
         release = release_of_run(provider, params, table, result, seed_bits)

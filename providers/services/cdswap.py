@@ -236,6 +236,7 @@ PROVIDER = Provider(
     title="Class-based data swapping",
     summary="Exchanges values between rows of one equivalence class of the control fields.",
     revision=2,
+    draws_revision=2,
     params=CdswapParams,
     check=check,
     plan=plan,

@@ -276,6 +276,7 @@ PROVIDER = Provider(
     title="Distance-based data swapping",
     summary="Exchanges values between rows that are close to each other on the control fields.",
     revision=2,
+    draws_revision=2,
     params=DdswapParams,
     check=check,
     plan=plan,

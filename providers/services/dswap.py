@@ -147,6 +147,7 @@ PROVIDER = Provider(
     title="Data swapping",
     summary="Exchanges values between random pairs of rows of the whole table.",
     revision=2,
+    draws_revision=2,
     params=DswapParams,
     check=check,
     plan=plan,

@@ -213,6 +213,7 @@ PROVIDER = Provider(
     title="Targeted record swapping",
     summary="Exchanges the geography of whole households with similar ones elsewhere, the riskiest first.",
     revision=1,
+    draws_revision=1,
     params=RswapParams,
     check=check,
     plan=plan,

@@ -21,6 +21,7 @@ from providers.errors import ParameterError, SourceError
 from providers.kernels.gather import gather, scatter
 from providers.tables.encodings import run_end_decoded
 from providers.tables.equality import equality_codes
+from providers.tables.joining import arrow_take, in_one_array, joined_arrays, unified
 from providers.tables.layouts import restored
 
 TAKEN_AT_ONCE = 2**31 - 1
@@ -50,20 +51,20 @@ def combined(column: pa.ChunkedArray) -> pa.Array:
         if pa.types.is_null(column.type.value_type):  # Arrow cannot unify such dictionaries
             return pa.nulls(len(column), column.type)
         column = _unified(_without_null_entries(column))
-    return column.combine_chunks()
+    return in_one_array(column)
 
 
 def _unified(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return the dictionary column with one dictionary for all chunks, with indices as wide as it needs."""
     try:
-        return column.unify_dictionaries()
+        return unified(column)
     except pa.ArrowNotImplementedError:
         return _appended(column)
     except pa.ArrowInvalid:
         entries = sum(len(chunk.dictionary) for chunk in column.chunks)
         index_type = pa.int32() if entries < 2**31 else pa.int64()
         wide = [_indexed(chunk.indices.cast(index_type), chunk.dictionary, column) for chunk in column.chunks]
-        return pa.chunked_array(wide).unify_dictionaries()
+        return unified(pa.chunked_array(wide))
 
 
 def _appended(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -79,7 +80,7 @@ def _appended(column: pa.ChunkedArray) -> pa.ChunkedArray:
             start += len(dictionaries[-1]) if dictionaries else 0
             dictionaries.append(chunk.dictionary)
         indices.append(pc.add(chunk.indices.cast(pa.int64()), start))
-    entries = pa.concat_arrays(dictionaries)
+    entries = joined_arrays(dictionaries)
     return pa.chunked_array([_indexed(pa.concat_arrays(indices), entries, column)])
 
 
@@ -205,7 +206,7 @@ def one_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
             return pa.chunked_array([array], type=column.type)
         raise SourceError(f"chunks of type {column.type} must share one dictionary")
     try:
-        return column.unify_dictionaries()
+        return unified(column)
     except pa.ArrowInvalid as error:
         return _narrowed(_unified(column), column.type, error)
 
@@ -303,9 +304,9 @@ def take(column: pa.ChunkedArray, rows: pa.Array) -> pa.ChunkedArray:
         column = one_dictionary(column)
     wide = _wider().get(kind)
     if wide is not None and (column.nbytes > TAKEN_AT_ONCE or kind in (pa.string_view(), pa.binary_view())):
-        taken = combined(column.cast(wide).take(rows))
-        return pa.chunked_array([text.cast(kind) for text in _slices(taken)], type=kind)
-    return column.take(rows)
+        texts = combined(column.cast(wide).take(rows))
+        return pa.chunked_array([text.cast(kind) for text in _slices(texts)], type=kind)
+    return arrow_take(column, rows)
 
 
 @cache

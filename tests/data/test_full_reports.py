@@ -52,7 +52,7 @@ ONE_SERVICE_ONLY = {
 def run(service: str, table: pa.Table) -> tuple[SwapResult, Assessment]:
     provider = PROVIDERS[service]
     params = provider.check(provider.params.model_validate(SERVICES[service]), table.schema)
-    result = provider.swap(table, params, Stream(bytes(32), service, provider.revision), no_progress)
+    result = provider.swap(table, params, provider.stream(bytes(32)), no_progress)
 
     def perturb(training: pa.Table, stream: Stream) -> pa.Table:
         return provider.swap(training, provider.check(params, training.schema), stream, no_progress).table

@@ -31,7 +31,6 @@ from app.store.sql.models import AuditLine, Job
 from providers import PROVIDERS
 from providers.errors import ParameterError
 from providers.progress import no_progress
-from providers.randomness.chacha20 import Stream
 from providers.selection.candidates import CHOICE_REVISION
 from providers.tables.digest import table_digest
 from tests.faults import doings
@@ -50,7 +49,7 @@ def test_a_job_gives_what_its_provider_gives(service: Running) -> None:
     job = service.run(table, seed=SEED, inline=True)
     provider = PROVIDERS["DSWAP"]
     params = provider.check(provider.params(swap_fields=("income",)), table.schema)
-    expected = provider.swap(table, params, Stream(SEED, "DSWAP", provider.revision), no_progress)
+    expected = provider.swap(table, params, provider.stream(SEED), no_progress)
     assert service.rows(job).equals(expected.table)
     assert (job.state, job.outcome, job.error, job.inline) == ("succeeded", "SUCCESS", None, True)
     assert job.destination_digest == table_digest(expected.table)

@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from providers import PROVIDERS
 from providers.progress import no_progress
-from providers.randomness.chacha20 import Stream
 
 SWAPS: dict[str, dict[str, Any]] = {
     "DSWAP": {"swap_fields": ["b"]},
@@ -100,5 +99,5 @@ def swap(service: str) -> dict[str, Any]:
     )
     provider = PROVIDERS[service]
     params = provider.check(provider.params.model_validate(SWAPS[service]), table.schema)
-    stream = Stream(bytes(32), service, provider.revision)
+    stream = provider.stream(bytes(32))
     return {"rows": provider.swap(table, params, stream, no_progress).table.num_rows}

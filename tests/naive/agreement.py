@@ -9,7 +9,6 @@ import pytest
 from providers import PROVIDERS
 from providers.errors import ParameterError, ReversibleError, UnswappableError
 from providers.progress import no_progress
-from providers.randomness.chacha20 import Stream
 from providers.results import SwapResult
 from tests.naive import cdswap, ddswap, dswap, locality, meds, mews, pabidot, rswap, rwn
 from tests.naive.columns import lists_of, values_of
@@ -44,14 +43,14 @@ def swap(identifier: str, table: pa.Table, parameters: dict[str, Any], seed: byt
     """Run the provider on the table, with checked parameters."""
     provider = PROVIDERS[identifier]
     params = provider.check(provider.params.model_validate(parameters), table.schema)
-    return provider.swap(table, params, Stream(seed, identifier, provider.revision), no_progress)
+    return provider.swap(table, params, provider.stream(seed), no_progress)
 
 
 def naive_swap(identifier: str, table: pa.Table, parameters: dict[str, Any], seed: bytes = SEED) -> Outcome:
     """Run the provider's twin on the table."""
     provider = PROVIDERS[identifier]
     params = provider.check(provider.params.model_validate(parameters), table.schema)
-    outcome: Outcome = NAIVE[identifier].swap(lists_of(table), params, seed, provider.revision)
+    outcome: Outcome = NAIVE[identifier].swap(lists_of(table), params, seed, provider.draws_revision)
     return outcome
 
 
@@ -61,7 +60,7 @@ def assert_agree(
     """Both results, after every comparison; no fast one where the policy is to fail and it did."""
     provider = PROVIDERS[identifier]
     params = provider.check(provider.params.model_validate(parameters), table.schema)
-    stream = Stream(seed, identifier, provider.revision)
+    stream = provider.stream(seed)
     naive = naive_swap(identifier, table, parameters, seed)
     if naive.unreachable:
         for run in (

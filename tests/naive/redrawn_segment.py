@@ -172,8 +172,8 @@ class Segment:
             slack = [max(s + length * r, 1e-290) for s, r in zip(slack, rate, strict=True)]
         return point
 
-    def ends(self, shape: Vector) -> tuple[Vector, float, float]:
-        """The shape, the first value and the span."""
+    def ends(self, shape: Vector, dimensions: int) -> tuple[Vector, float, float]:
+        """The shape, the first value and the span, which shapes of many dimensions make larger."""
         place, n = self.place, self.n
         width = place.high - place.low
         draws = self.draws(1)
@@ -186,7 +186,7 @@ class Segment:
             even = [(value - start) / span if span > 0.0 else 0.0 for value in shape]
             return even, place.low + width * start, width * span
         one, two, three = draws.uniform(), draws.uniform(), draws.uniform()
-        span = width * (one ** (1.0 / (n - 1)) * two ** (1.0 / n))
+        span = width * (one ** (1.0 / (dimensions + 1)) * two ** (1.0 / (dimensions + 2)))
         return shape, place.low + three * (width - span), span
 
     def put(self, shape: Vector, first: float, span: float, keep: bool) -> Vector:
@@ -200,7 +200,7 @@ class Segment:
         return x
 
     def published(self, shape: Vector, centre: Vector, lattice: Lattice | None, walkable: bool) -> Vector:
-        shape, first, span = self.ends(shape)
+        shape, first, span = self.ends(shape, self.n - 2 if lattice is None else len(lattice.directions))
         keep = self.params.bounds == "keep"
         for pull in range(31 if walkable else 0):
             pulled = shape

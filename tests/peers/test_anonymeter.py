@@ -20,7 +20,6 @@ from providers.attacks.figures import AttackResult, Successes
 from providers.attacks.options import AttackOptions
 from providers.attacks.suite import attack_release, attacks_stream
 from providers.progress import no_progress
-from providers.randomness.chacha20 import Stream
 from tests.unit.providers.attacks.tables import people
 
 FOLDER = Path(__file__).parent
@@ -52,7 +51,7 @@ def tables_of(release: str) -> dict[str, pa.Table]:
     params = provider.check(
         provider.params.model_validate({"swap_fields": FIELDS, "rate": 0.3}), source.schema
     )
-    swapped = provider.swap(source, params, Stream(bytes(32), "DSWAP", provider.revision), no_progress)
+    swapped = provider.swap(source, params, provider.stream(bytes(32)), no_progress)
     return {"source": source, "release": swapped.table, "control": control}
 
 

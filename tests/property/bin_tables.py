@@ -21,6 +21,7 @@ NUMBERS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "huge": (pa.float64(), [-1e300, 1e290, 3e299, 1e300]),
     "tiny": (pa.float64(), [0.0, 5e-324, 1e-323, 1e-322]),
     "decimals": (pa.decimal128(20, 2), [Decimal("-1.50"), Decimal("0.25"), Decimal("18.75")]),
+    "tenths": (pa.decimal128(25, 5), [Decimal(f"{tenth}e-1") for tenth in (3, 6, 7, 12, 35, 47, -3)]),
     "encoded": (pa.dictionary(pa.int8(), pa.int64()), [30, -3, 0, 31]),
     "constant": (pa.float64(), [2.5]),
 }

@@ -16,11 +16,11 @@ from providers.errors import ProviderError
 from providers.out_of_core.partitions import Span
 from providers.progress import no_progress
 from providers.provider import Division, Prepared, Run, Sharing, StreamedResult, UnitResult
-from providers.randomness.chacha20 import Stream
 from providers.results import SwapResult
 from providers.sections import Sections, sections_of, sections_of_kept
 from providers.storage import Resources, Scratch, Spool
 from providers.tables.digest import table_digest
+from providers.tables.joining import empty_table
 from tests.naive.agreement import SEED
 
 T = TypeVar("T")
@@ -50,7 +50,7 @@ def swap_out_of_core(
     """Run the provider out of core with this memory budget."""
     provider = PROVIDERS[service]
     params = provider.check(provider.params.model_validate(parameters), table.schema)
-    stream = Stream(SEED, service, provider.revision)
+    stream = provider.stream(SEED)
     assert provider.scaling.swap is not None
     with SealedScratch(Path(tempfile.gettempdir())) as scratch:
         source = TableSource(table, batch_rows)
@@ -67,7 +67,7 @@ def _whole(streamed: StreamedResult) -> SwapResult:
     pieces = list(streamed.pieces)
     for piece in pieces:
         assert piece.schema == streamed.schema
-    whole = pa.concat_tables([streamed.schema.empty_table(), *pieces])
+    whole = pa.concat_tables([empty_table(streamed.schema), *pieces])
     found = streamed.result()
     return SwapResult(whole, found.summary, found.events, found.provider, found.measures)
 
@@ -81,7 +81,7 @@ def swap_in_units(
     sharing, folder = provider.scaling.sharing, Path(tempfile.gettempdir())
     assert sharing is not None
     with SealedScratch(folder) as scratch:
-        stream = Stream(SEED, service, provider.revision)
+        stream = provider.stream(SEED)
         run = Run(TableSource(table, batch_rows), params, stream, Resources(scratch, memory))
         division = _sent(sharing.divide(run, no_progress, wanted))
         if sharing.prepare is not None:
@@ -123,7 +123,7 @@ def _assembled(
         files = cut.files_of(section, division.starts)
         units = [UnitResult(_OwnParts(unit.rows, cut, files), _sent(unit.figures)) for unit in done]
         streamed = sharing.assemble(run, division, units, section)
-        rows = pa.concat_tables([streamed.schema.empty_table(), *streamed.pieces])
+        rows = pa.concat_tables([empty_table(streamed.schema), *streamed.pieces])
         figures.append(_sent(streamed.figures()))
         pieces.append(rows)
     found = sharing.finish(run, division, [_sent(unit.figures) for unit in done], figures[::-1])
@@ -167,7 +167,7 @@ def assert_same(
     """
     provider = PROVIDERS[service]
     params = provider.check(provider.params.model_validate(parameters), table.schema)
-    stream = Stream(SEED, service, provider.revision)
+    stream = provider.stream(SEED)
     expected = _result_or_error(lambda: provider.swap(table, params, stream, no_progress))
     if units == 1:
         found = _result_or_error(lambda: swap_out_of_core(service, table, parameters, memory, batch_rows))

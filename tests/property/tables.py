@@ -19,6 +19,7 @@ KINDS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "int8": (pa.int8(), [-128, -1, 0, 7, 127]),
     "int64": (pa.int64(), [-(2**63), -250, -25, 0, 25, 251, 2**63 - 1]),
     "uint64": (pa.uint64(), [0, 1, 2**63, 2**64 - 1]),
+    "float16": (pa.float16(), [-1.5, -0.0, 0.0, 0.25, 2.25, math.inf, math.nan]),
     "float32": (pa.float32(), [-1.5, -0.0, 0.0, 2.25, math.inf, math.nan]),
     "float64": (pa.float64(), [-math.inf, -1e300, -0.0, 0.0, 5e-324, 1.5, 30.0, math.nan]),
     "bool": (pa.bool_(), [False, True]),
@@ -27,6 +28,7 @@ KINDS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "string_view": (pa.string_view(), ["x", "xy", "longer than twelve bytes"]),
     "dictionary": (pa.dictionary(pa.int8(), pa.string()), ["low", "lower", "high"]),
     "dictionary of int": (pa.dictionary(pa.int32(), pa.int64()), [30, -3, 300]),
+    "dictionary of float16": (pa.dictionary(pa.int8(), pa.float16()), [1.5, -4.0, 2.25, 0.0, math.inf]),
     "binary": (pa.binary(), [b"", b"\x00", b"\xff\x00", b"\xff"]),
     "fixed": (pa.binary(2), [b"\x00\x01", b"\xff\x00"]),
     "date32": (pa.date32(), DAYS),
@@ -35,6 +37,7 @@ KINDS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "time64": (pa.time64("us"), [datetime.time(0), datetime.time(8, 30), datetime.time(23, 59, 59, 1)]),
     "duration": (pa.duration("s"), [datetime.timedelta(seconds=s) for s in (-1, 0, 90)]),
     "decimal64": (pa.decimal64(9, 2), [Decimal("-1.50"), Decimal("0.00"), Decimal("18.25")]),
+    "tenths": (pa.decimal128(25, 5), [Decimal("0.30000"), Decimal("0.60000"), Decimal("0.70000")]),
     "decimal128": (
         pa.decimal128(38, 2),
         [Decimal("-1.50"), Decimal("30.00"), Decimal(f"{10**35}.25"), Decimal(f"-{10**30}.25")],
@@ -47,7 +50,10 @@ KINDS: dict[str, tuple[pa.DataType, list[Any]]] = {
 }
 
 NESTED = ("list", "struct")
-NUMERIC = ("int8", "int64", "uint64", "float32", "float64", "dictionary of int", "decimal64", "decimal128")
+NUMERIC = (
+    *("int8", "int64", "uint64", "float16", "float32", "float64"),
+    *("dictionary of int", "dictionary of float16", "decimal64", "tenths", "decimal128"),
+)
 BREAKABLE: dict[str, list[list[Any]]] = {
     **{kind: [[0], [-0.5, 0.25, 30], [-(2**70), 18.25, 2**63, 2**64]] for kind in NUMERIC},
     "date32": [["2000-01-01"], ["1969-12-31", "2001-01-01"]],
@@ -56,6 +62,8 @@ BREAKABLE: dict[str, list[list[Any]]] = {
 }
 GROUPABLE: dict[str, list[list[Any]]] = {
     "int64": [[-25, 25, 0], [251, 7]],
+    "float16": [[-1.5, 0.25], [2.25]],
+    "dictionary of float16": [[1.5, 2.25], [-4.0]],
     "float64": [[5e-324, 1.5], [30.0]],  # zero, of either sign, is in no group
     "bool": [[True], [False]],
     "string": [["a", "b", "nowhere"], ["🦊"]],
@@ -84,15 +92,16 @@ def from_pool(pool: Sequence[Any], rows: int) -> st.SearchStrategy[list[Any]]:
 
 @st.composite
 def columns(draw: st.DrawFn, kind: str, rows: int) -> pa.ChunkedArray:
-    """A column of this kind, in one to three chunks."""
+    """A column of this kind, in one to three chunks; of a dictionary, each chunk may have its own."""
     values = draw(from_pool([*KINDS[kind][1], None], rows))
     cut = sorted(draw(st.lists(st.integers(0, rows), max_size=2)))
     whole = array(kind, values)
-    bounds = [0, *cut, rows]
-    return pa.chunked_array(
-        [whole.slice(start, end - start) for start, end in itertools.pairwise(bounds)],
-        type=KINDS[kind][0],
-    )
+    spans = list(itertools.pairwise([0, *cut, rows]))
+    if pa.types.is_dictionary(KINDS[kind][0]) and draw(st.booleans()):
+        chunks = [array(kind, values[start:end]) for start, end in spans]
+    else:
+        chunks = [whole.slice(start, end - start) for start, end in spans]
+    return pa.chunked_array(chunks, type=KINDS[kind][0])
 
 
 @st.composite

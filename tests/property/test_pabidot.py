@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from providers import PROVIDERS
 from providers.errors import SourceError
 from providers.progress import no_progress
-from providers.randomness.chacha20 import Stream
 from providers.results import SwapResult
 from providers.rotation.moments import BLOCK
 from tests.naive import pabidot
@@ -34,6 +33,7 @@ POOLS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "unsigned": (pa.uint64(), [0, 2**64 - 1, 2**63 + 1]),
     "float32": (pa.float32(), [0.1, -2.5, 3e38]),
     "decimal": (pa.decimal128(20, 2), [Decimal("-1.50"), Decimal("0.10"), Decimal("18.25")]),
+    "tenths": (pa.decimal64(9, 1), [Decimal("0.3"), Decimal("0.6"), Decimal("0.7"), Decimal("-4.7")]),
     "encoded": (pa.dictionary(pa.int8(), pa.int64()), [30, -3, 300]),
     "broken": (pa.float64(), [math.nan, math.inf, -math.inf, 1.0, 2.0, 3.0, 4.0, 5.0]),
 }
@@ -83,7 +83,7 @@ def assert_twin(table: pa.Table, parameters: dict[str, Any], seed: bytes) -> Swa
         with pytest.raises(SourceError) as planned:
             provider.plan(table, params)
         with pytest.raises(SourceError) as swapped:
-            provider.swap(table, params, Stream(seed, "PABIDOT", provider.revision), no_progress)
+            provider.swap(table, params, provider.stream(seed), no_progress)
         assert str(planned.value) == str(swapped.value)
         return None
     assert fast is not None
@@ -152,7 +152,7 @@ def test_threads_change_no_byte(large: pa.Table) -> None:
                 pytest.skip("one processor only")
             numba.set_num_threads(threads)
             reported.clear()
-            stream = Stream(SEED, "PABIDOT", provider.revision)
+            stream = provider.stream(SEED)
             results.append(provider.swap(large, params, stream, lambda share, stage: reported.append(share)))
             assert reported == sorted(reported)
             assert 0 <= reported[0] <= reported[-1] <= 1

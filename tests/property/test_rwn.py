@@ -220,7 +220,7 @@ def test_every_donor_is_a_neighbour(case: tuple[pa.Table, dict[str, Any]], seed:
     params = RwnParams.model_validate(parameters)
     points = rwn.space(table.to_pydict(), params)
     given_by = result.table["row"].to_pylist()
-    for rows, candidates, _ in rwn.parts(table.num_rows, params, seed, PROVIDERS["RWN"].revision):
+    for rows, candidates, _ in rwn.parts(table.num_rows, params, seed, PROVIDERS["RWN"].draws_revision):
         for i in rows:
             assert given_by[i] in rwn.neighbourhood(rwn.distances(points, i, candidates), params)
             assert given_by[i] != i

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from providers import PROVIDERS
 from providers.errors import ParameterError, ReversibleError, UnswappableError
 from providers.progress import no_progress
-from providers.randomness.chacha20 import Stream
 from providers.results import SwapResult
 from providers.tables.columns import take_rows
 from providers.tables.series_pairs import IDENTITY_BYTES, Identities, SeriesPairs
@@ -77,7 +76,7 @@ def run(
     provider = PROVIDERS[service]
     params = provider.check(provider.params.model_validate(parameters), table.schema)
     assert provider.swap_series is not None
-    return provider.swap_series(table, params, Stream(seed, service, provider.revision), no_progress, series)
+    return provider.swap_series(table, params, provider.stream(seed), no_progress, series)
 
 
 def hashed(pairs: dict[Any, Any], kind: pa.DataType) -> set[bytes]:
@@ -115,7 +114,7 @@ def test_series(service: str, data: st.DataObject, seeds: list[bytes]) -> None:
         part = take_rows(table, np.array(rows if table.num_rows else [], np.int64))
         params = provider.check(provider.params.model_validate(parameters), part.schema)
         naive, new, figures = swap_series(
-            service, part.to_pydict(), params, known, wave, seed, provider.revision
+            service, part.to_pydict(), params, known, wave, seed, provider.draws_revision
         )
         series = SeriesPairs("s", wave, KEY, pairs, ids)
         if naive.unreachable:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from providers.tables.decoded_sizes import decoded_row_sizes
+from providers.tables.joining import joined_batches
 
 BATCH_BYTES = 1 << 24
 """Target size of a batch."""
@@ -98,7 +99,7 @@ def evened(
 def _joined(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     if len(batches) > 1 and batches[0].num_columns:
         try:
-            yield pa.concat_batches(batches)
+            yield joined_batches(batches)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # dictionaries that cannot be unified
             pass
         else:

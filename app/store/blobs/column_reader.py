@@ -19,6 +19,7 @@ from app.store.blobs.sealed_files import BlobAccess
 from app.store.blobs.selected_fields import are_whole_words, can_select, selected_batches, selected_words
 from providers.tables.columns import is_words
 from providers.tables.digest import DigestForm
+from providers.tables.joining import in_one_chunk
 
 
 class BlobTable:
@@ -124,7 +125,7 @@ def _joined(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if is_words(kind) and kind.bit_width >= 8 and len(column) and not column.null_count:
         return pa.chunked_array([_copied(column)])
     if is_words(kind) or pa.types.is_string(kind) or pa.types.is_binary(kind):
-        return pa.table({"": column}).combine_chunks().column(0)
+        return in_one_chunk(pa.table({"": column})).column(0)
     return column
 
 

@@ -37,6 +37,7 @@ from app.store.blobs.disk_space import free, reserve
 from app.store.blobs.sealed_files import TAG_BYTES
 from app.store.crypto.sealing import SealBroken
 from providers.tables.columns import is_text
+from providers.tables.joining import in_one_chunk
 
 _LEAST_RECORD = 2**15
 
@@ -413,7 +414,7 @@ class SealedSpool:
 def _in_one_batch(table: pa.Table) -> pa.Table:
     """Return the table in one batch, if Arrow can join its columns: tiny batches take longest to read."""
     if all(column.num_chunks < 2 or _is_plain(column.type) for column in table.columns):
-        return table.combine_chunks()
+        return in_one_chunk(table)
     return table
 
 

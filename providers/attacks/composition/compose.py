@@ -29,6 +29,7 @@ from providers.measures.shared.sampling import sample_rows
 from providers.params import Params
 from providers.randomness.chacha20 import Stream
 from providers.services.pabidot import PabidotParams
+from providers.tables.joining import arrow_take
 
 TOLERANCE = 0.05
 """A number is recovered if it is off by at most this many standard deviations of its field in the source."""
@@ -186,7 +187,7 @@ def _add(
     if secret.first is None:
         secret.first = released
     if aligned:
-        secret.taken.append(released.take(pa.array(rows)))
+        secret.taken.append(arrow_take(released, pa.array(rows)))
     usable = [
         name
         for name in known

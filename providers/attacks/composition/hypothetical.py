@@ -16,6 +16,7 @@ from providers.params import Params
 from providers.progress import Progress, no_progress, sub_progress
 from providers.provider import Provider
 from providers.randomness.chacha20 import Stream
+from providers.tables.columns import take_rows
 
 _MOST_ROWS = 5_000_000
 """Rows of all releases together; beyond, the service runs on a sample of the source."""
@@ -72,7 +73,7 @@ def compose_hypothetical(
     sampled: int | None = None
     if source.num_rows * releases > _MOST_ROWS:
         sampled = max(1, _MOST_ROWS // releases)
-        source = source.take(pa.array(sample_rows(source.num_rows, sampled, stream, "composition/sample")))
+        source = take_rows(source, sample_rows(source.num_rows, sampled, stream, "composition/sample"))
         params = provider.check(params, source.schema)
     runs = _Releases(source, provider, params, releases, stream, sub_progress(progress, 0.0, 0.95))
     first = next(runs.tables)
@@ -125,6 +126,6 @@ class _Releases:
             step = sub_progress(
                 progress, index / count, (index + 1) / count, f"release {index + 1} of {count}"
             )
-            result = provider.swap(source, params, Stream(seed, provider.identifier, provider.revision), step)
+            result = provider.swap(source, params, provider.stream(seed), step)
             self.changed = [name for name, rows in result.summary.changed.items() if rows]
             yield ReleasedTable(result.table, result.origin is None)

@@ -31,6 +31,7 @@ from providers.record_swapping.swaps import Survey, choose_swaps, read_survey
 from providers.results import Events
 from providers.services import rswap
 from providers.tables.codes import joined
+from providers.tables.joining import arrow_take
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ def area_rule(release: pa.Table, settings: RecordSwapSettings, stream: Stream) -
     simulated = release
     for name in settings.moved:
         index = simulated.schema.get_field_index(name)
-        simulated = simulated.set_column(index, name, release.column(name).take(pa.array(source)))
+        simulated = simulated.set_column(index, name, arrow_take(release.column(name), pa.array(source)))
     risky_after = _at_risk(read_survey(simulated, settings, Events()))
     risky = _at_risk(survey)
     share = {mask: _share(moved[of_row][risky_after == mask]) for mask in (True, False)}
@@ -121,7 +122,7 @@ def _run(tables: AttackTables) -> AttackResult:
     moved = [name for name in settings.moved if name in known]
     if not moved:
         raise NotApplicable("no known field was exchanged: the row is found by the others")
-    stream = Stream(tables.stream.key("simulated swaps").tobytes(), "RSWAP", rswap.PROVIDER.revision)
+    stream = rswap.PROVIDER.stream(tables.stream.key("simulated swaps").tobytes())
     try:
         rule = area_rule(tables.release, settings, stream)
     except ProviderError as error:

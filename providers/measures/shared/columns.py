@@ -16,7 +16,8 @@ from providers.errors import SourceError
 from providers.tables.columns import combined, null_mask, words_of
 from providers.tables.encodings import plain
 from providers.tables.equality import equality_codes
-from providers.tables.numbers import is_numeric
+from providers.tables.joining import arrow_take
+from providers.tables.numbers import floats_of, is_numeric, nearest_floats
 from providers.tables.type_names import value_type
 
 Side = Literal["source", "destination"]
@@ -152,7 +153,7 @@ class Column:
         first_row = np.zeros(self.levels, np.int64)
         source_codes = self.codes("source")
         first_row[source_codes[::-1]] = np.arange(len(source_codes) - 1, -1, -1)
-        values = self.tables["source"].take(pa.array(first_row[list(codes)]))
+        values = arrow_take(self.tables["source"], pa.array(first_row[list(codes)]))
         try:
             nanoseconds = pa.types.is_temporal(values.type) and "[ns" in str(values.type)
             plain_values = _times_as_text(values) if nanoseconds else values.to_pylist()
@@ -176,7 +177,7 @@ class Column:
         if source.type != destination.type:
             common = common_type(source.type, destination.type)
             # An integer or decimal beyond 2**53 becomes the nearest float64, as in the destination.
-            source, destination = (side.cast(common, safe=False) for side in (source, destination))
+            source, destination = (as_common(side, common) for side in (source, destination))
         values = combined(pa.chunked_array([*source.chunks, *destination.chunks], source.type))
         codes = equality_codes(values)
         codes = codes - codes.min(initial=0)  # null is -1
@@ -261,6 +262,13 @@ def _is_whole(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or (pa.types.is_temporal(kind) and not pa.types.is_interval(kind)))
 
 
+def as_common(column: pa.ChunkedArray, common: pa.DataType) -> pa.ChunkedArray:
+    """Return the column in the type that both tables share."""
+    if pa.types.is_decimal(column.type) and common == pa.float64():
+        return floats_of(column)
+    return column.cast(common, safe=False)
+
+
 def _integers(array: pa.Array) -> npt.NDArray[Any]:
     words = words_of(array)
     sign = "u" if pa.types.is_unsigned_integer(array.type) else "i"
@@ -288,7 +296,7 @@ def _numbers(column: pa.ChunkedArray, offset: int) -> Float64Array:
         words = words_of(array)
         values = words.view(f"f{words.dtype.itemsize}").astype(np.float64)
     else:
-        values = np.array(pc.cast(array, pa.float64()).to_numpy(zero_copy_only=False), np.float64)
+        values = nearest_floats(array)
     if array.null_count:
         values[null_mask(column)] = np.nan
     return np.asarray(values, np.float64)

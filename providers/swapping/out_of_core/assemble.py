@@ -26,6 +26,7 @@ from providers.swapping.report import add_nothing_changed_events, search_space_f
 from providers.swapping.reversible_groups import group_bits, refuse_reversible, warn_of_reversible
 from providers.swapping.suppression import Unswappable, add_row_events, describe, suppress
 from providers.tables.columns import null_mask
+from providers.tables.joining import empty_table
 
 AbsentMask: TypeAlias = "Callable[[pa.ChunkedArray], BoolArray]"
 """Callback(column): mask of the rows whose value cannot take part."""
@@ -219,4 +220,4 @@ class Assembly:
         params, fields = self._params, [move.fields for move in self._moves]
         provider_figures = search_space_figures(self._counts, self._bits, params.rate, params.mechanism)
         provider_figures |= guarantee_figures(params, fields, self._counts, tally.too_small)
-        return SwapResult(self.schema.empty_table(), summary, events, provider_figures)
+        return SwapResult(empty_table(self.schema), summary, events, provider_figures)

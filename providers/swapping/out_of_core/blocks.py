@@ -19,6 +19,7 @@ from providers.storage import Resources, Source
 from providers.swapping.distance import Distances
 from providers.swapping.out_of_core.exchange import Tally
 from providers.swapping.out_of_core.swap import Listing
+from providers.tables.joining import empty_table
 
 
 class BlockGrouping:
@@ -99,7 +100,7 @@ class BlockFigures:
         self, control: str | None, fields_with_own_blocks: tuple[str, ...], schema: pa.Schema
     ) -> None:
         self._control = control
-        self._distances = Distances(self._control_column(schema.empty_table()))
+        self._distances = Distances(self._control_column(empty_table(schema)))
         self._blocks_by_field: Counter[str] = Counter()
         self._fields_with_own_blocks = fields_with_own_blocks
 

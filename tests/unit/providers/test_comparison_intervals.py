@@ -13,7 +13,6 @@ from providers.measures.risk.interval_sd import robust_scale
 from providers.measures.run_figures import measures_stream, release_of_run
 from providers.measures.shared.repeats import share_interval_of_variance, student_quantile
 from providers.progress import no_progress
-from providers.randomness.chacha20 import Stream
 from providers.selection.axes import axis_of
 from providers.selection.combinations import Variation, combinations_of
 from providers.selection.figures import FIGURES, Taken, take_figures
@@ -42,7 +41,7 @@ def runs_of(parameters: dict[str, Any], seeds: int) -> tuple[list[Taken], list[R
     taken, groups = [], []
     for number in range(seeds):
         seed = bytes([number]) * 32
-        stream = Stream(seed, "DSWAP", one.provider.revision)
+        stream = one.provider.stream(seed)
         result = one.provider.swap(table, one.params, stream, no_progress)
         release = release_of_run(one.provider, one.params, table, result, 128)
         given = [NEAR, CHANGED, RHO, RANKS], release, MeasureOptions(), measures_stream(seed)

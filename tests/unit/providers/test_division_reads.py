@@ -13,7 +13,6 @@ from app.store.blobs.scratch import SealedScratch
 from providers import PROVIDERS
 from providers.progress import no_progress
 from providers.provider import Run
-from providers.randomness.chacha20 import Stream
 from providers.storage import Resources
 from tests.naive.agreement import SEED
 from tests.property.out_of_core import TableSource
@@ -63,7 +62,7 @@ def test_a_division_reads_the_source_as_often_as_it_must(
     params = provider.check(provider.params.model_validate(given), source.schema)
     assert provider.scaling.sharing is not None
     with SealedScratch(Path(tempfile.gettempdir())) as scratch:
-        stream = Stream(SEED, service, provider.revision)
+        stream = provider.stream(SEED)
         run = Run(source, params, stream, Resources(scratch, 10**7))
         division = provider.scaling.sharing.divide(run, no_progress, units)
     assert source.reads == reads

@@ -12,7 +12,6 @@ from providers.measures.assessment import MeasureOptions, Release
 from providers.measures.risk.interval_sd import robust_scale, share_within
 from providers.measures.run_figures import measures_stream
 from providers.progress import no_progress
-from providers.randomness.chacha20 import Stream
 from providers.selection.axes import axis_of
 from providers.selection.candidates import CandidateOptions, choose, ranking_figures
 from providers.selection.combinations import Variation, combinations_of
@@ -43,7 +42,7 @@ def people(rows: int = 600) -> pa.Table:
 def swapped(rate: float) -> pa.Table:
     provider = PROVIDERS["DSWAP"]
     params = provider.params.model_validate({"swap_fields": ["income"], "rate": rate})
-    stream = Stream(bytes(32), "DSWAP", provider.revision)
+    stream = provider.stream(bytes(32))
     return provider.swap(people(), provider.check(params, people().schema), stream, no_progress).table
 
 

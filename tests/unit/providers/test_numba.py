@@ -36,7 +36,7 @@ provider = PROVIDERS["DSWAP"]
 table = pa.table({"a": [1, 2, 3, 4], "b": [1, 2, 3, 4]})
 params = provider.check(provider.params(swap_fields=("a",)), table.schema)
 try:
-    provider.swap(table, params, Stream(bytes(32), "DSWAP", provider.revision), no_progress)
+    provider.swap(table, params, provider.stream(bytes(32)), no_progress)
 except numba.KernelsLeftOut as error:
     print(error)
 """

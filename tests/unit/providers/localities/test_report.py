@@ -5,7 +5,6 @@ import pyarrow as pa
 
 from providers import PROVIDERS
 from providers.progress import no_progress
-from providers.randomness.chacha20 import Stream
 
 
 def test_relative_changes_whose_sum_is_beyond_float64_have_no_mean() -> None:
@@ -16,5 +15,5 @@ def test_relative_changes_whose_sum_is_beyond_float64_have_no_mean() -> None:
     params = locality.check(
         locality.params.model_validate({"fields": ["x"], "segment_size": 60, "iterations": 5}), table.schema
     )
-    result = locality.swap(table, params, Stream(bytes(32), "LOCALITY", locality.revision), no_progress)
+    result = locality.swap(table, params, locality.stream(bytes(32)), no_progress)
     assert result.provider["distortion"] is None

@@ -228,7 +228,9 @@ def test_nobody_gives_beyond_the_part(within: str) -> None:
     shared = {"distance_fields": ["x"], "perturb_fields": ["row"], "neighbours": "partition", "parts": 5}
     params = RwnParams.model_validate(shared)
     part_of = np.empty(1000, np.int64)
-    for part, (members, _, _) in enumerate(rwn.parts(1000, params, bytes(32), PROVIDERS["RWN"].revision)):
+    for part, (members, _, _) in enumerate(
+        rwn.parts(1000, params, bytes(32), PROVIDERS["RWN"].draws_revision)
+    ):
         part_of[members] = part
     given = shared | {"within": within, "sample_size": 20}
     moved = swap("RWN", table, given, bytes(32)).table["row"].to_numpy()

@@ -41,7 +41,7 @@ def survey() -> pa.Table:
 def run(survey: pa.Table) -> Run:
     """Return the source, the result, and the secret choice of the swaps."""
     params = RswapParams.model_validate(PARAMETERS)
-    stream = Stream(SEED, "RSWAP", PROVIDERS["RSWAP"].revision)
+    stream = PROVIDERS["RSWAP"].stream(SEED)
     facts = read_survey(survey, settings_of(params), Events())
     plan = choose_swaps(facts, settings_of(params), stream, no_progress)
     return survey, swap("RSWAP", survey, PARAMETERS), facts, plan

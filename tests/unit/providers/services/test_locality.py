@@ -208,6 +208,47 @@ def test_ends_have_their_exact_law() -> None:
         assert stats.kstest(drawn, law.cdf).statistic < 1.628 / np.sqrt(len(drawn))
 
 
+@pytest.mark.parametrize("walk", ["rounded", "hit_and_run"])
+@pytest.mark.parametrize(
+    ("values", "dimensions"),
+    [
+        ([0.0, 1.0, 2.0], 0),  # all shapes are evenly spaced
+        ([0.0, 1.0, 2.0, 3.0, 4.0], 0),
+        ([0.0, 1.0, 2.0, 5.0, 11.0], 2),  # one tie of five values
+        ([0.0, 1.0, 3.0, 11.0, 40.0], 3),  # no tie
+    ],
+)
+def test_equal_ties_leave_the_span_the_law_of_their_dimensions(
+    values: list[float], dimensions: int, walk: str
+) -> None:
+    """The span of shapes of d dimensions is Beta(d + 1, 2) of the width, and not Beta(n - 1, 2)."""
+    n, segments = len(values), 6000
+    table = pa.table({"x": values * segments})
+    parameters = {"fields": ["x"], "segment_size": n, "sigma": 1, "ties": "equal", "walk": walk}
+    parameters |= {"bounds": "segment", "margin": 0.0, "iterations": 2}
+    x = swap("LOCALITY", table, parameters).table["x"].to_numpy().reshape(segments, n)
+    spans = (x[:, -1] - x[:, 0]) / (values[-1] - values[0])
+    law = stats.beta(dimensions + 1, 2)
+    assert stats.kstest(spans, law.cdf).statistic < 1.628 / np.sqrt(segments)
+
+
+def test_equal_ties_are_drawn_like_the_values_that_have_them() -> None:
+    """Rejection from uniform values with the one free distance agrees with the walk over shapes."""
+    segments = 6000
+    table = pa.table({"x": [0.0, 1.0, 2.0, 6.0] * segments})  # x_2 - x_1 = x_1 - x_0 < (x_3 - x_2) / 2
+    parameters = {"fields": ["x"], "segment_size": 4, "sigma": 1, "ties": "equal", "margin": 0.0}
+    x = swap("LOCALITY", table, parameters).table["x"].to_numpy().reshape(segments, 4)
+    first, step, last = np.random.default_rng(5).random((3, 400_000)) * 6
+    inside = (first + 2 * step <= last) & (last - first - 2 * step > 2 * step)
+    for ours, theirs in (
+        (x[:, 3] - x[:, 0], (last - first)[inside]),
+        (x[:, 1] - x[:, 0], step[inside]),
+        (x[:, 0], first[inside]),
+    ):
+        critical = 1.628 * np.sqrt(1 / len(ours) + 1 / len(theirs))
+        assert stats.ks_2samp(ours, theirs).statistic < critical
+
+
 def test_the_papers_walk_is_not_uniform() -> None:
     """Forward steps lead to the arcsine law in one dimension, whole chords to the uniform one."""
     table = pa.table({"x": [0.0, 1.0, 3.0] * 3000})  # x_1 is anywhere up to the middle of the true ends

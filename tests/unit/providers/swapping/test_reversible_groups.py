@@ -10,7 +10,6 @@ import pytest
 from providers import PROVIDERS
 from providers.errors import ParameterError, ReversibleError, UnswappableError
 from providers.progress import no_progress
-from providers.randomness.chacha20 import Stream
 from providers.swapping.reversible_groups import REVERSIBLE_GROUPS, group_bits
 from providers.swapping.swap import ROWS_ONLY_REORDERED
 from tests.naive.agreement import SEED, assert_agree, swap
@@ -89,7 +88,7 @@ def test_the_parameter_that_helps_is_named(service: str, parameters: dict[str, A
     params = provider.params.model_validate(parameters)
     assert provider.plan(source, provider.check(params, source.schema)).reversible_rows == rows
     refused = provider.check(params.model_copy(update={"on_reversible": "fail"}), source.schema)
-    stream = Stream(SEED, service, provider.revision)
+    stream = provider.stream(SEED)
     with pytest.raises(ReversibleError) as planned:
         provider.plan(source, refused)
     with pytest.raises(ReversibleError) as swapped:

@@ -10,7 +10,6 @@ from providers.attacks.household_groups import household_groups
 from providers.errors import ParameterError, ReversibleError, SourceError, UnswappableError
 from providers.params import SwapParams
 from providers.progress import no_progress
-from providers.randomness.chacha20 import Stream
 from providers.results import SwapResult
 from providers.swapping.permutation_law import epsilon
 from providers.tables.series_pairs import Identities, SeriesPairs
@@ -31,7 +30,7 @@ def run(
 ) -> SwapResult:
     provider = PROVIDERS[service]
     params = provider.check(provider.params.model_validate(PARAMETERS | more), table.schema)
-    stream = Stream(SEED, service, provider.revision)
+    stream = provider.stream(SEED)
     pairs, ids = b"", None
     if known is not None:
         assert known.pairs is not None
@@ -76,7 +75,7 @@ def test_a_series_without_its_pairs_is_refused(service: str) -> None:
     )
     provider, table = PROVIDERS[service], persons(range(10))
     params = provider.check(provider.params.model_validate(PARAMETERS | more), table.schema)
-    stream = Stream(SEED, service, provider.revision)
+    stream = provider.stream(SEED)
     for refused in (
         lambda: provider.swap(table, params, stream, no_progress),
         lambda: provider.plan(table, params),

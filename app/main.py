@@ -32,7 +32,7 @@ from app.processes.api_process import ApiProcess
 from app.settings import Settings
 from app.store.crypto.key_files import KeyUnreadable, load_metrics_keys
 from app.store.crypto.sealing import SealBroken
-from app.store.sql.connection.errors import DatabaseUnusable
+from app.store.sql.connection.errors import DatabaseDamaged, DatabaseUnusable
 from app.store.sql.deployment import StorageMismatch, StorageUnusable
 from app.store.sql.replicas import ReplicasDiffer
 from app.telemetry.metrics import Metrics
@@ -45,6 +45,7 @@ _log = logging.getLogger("rowveil")
 _START_REFUSED = (
     HomeInUse,
     KeyUnreadable,
+    DatabaseDamaged,
     DatabaseUnusable,
     Unavailable,
     ReplicasDiffer,

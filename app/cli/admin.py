@@ -20,7 +20,7 @@ from app.jobs.api_keys import ApiKeys, NewKey
 from app.jobs.maintenance.adoption import Adoption, StorageInUse, adopt
 from app.jobs.maintenance.binding import BOUND_SINCE, TERMS_SINCE, reseal, unbind, unbind_terms
 from app.jobs.maintenance.issuers import ISSUERS_SINCE, forget_issuer, name_issuer
-from app.jobs.stores import HomeInUse, lock_home, open_keys
+from app.jobs.stores import HomeInUse, lock_home, make_home, open_keys
 from app.settings import Settings
 from app.store.blobs.places import open_blobs, place_of
 from app.store.crypto.key_files import KeyUnreadable, load_signing_key
@@ -32,12 +32,13 @@ from app.store.sql.audit.fold import CHAINS_SINCE, fold
 from app.store.sql.audit.trail import AuditTrail
 from app.store.sql.audit.verification import verify
 from app.store.sql.connection.engines import shown_url
-from app.store.sql.connection.errors import DatabaseUnusable
+from app.store.sql.connection.errors import REMEDY, DatabaseDamaged, DatabaseUnusable
 from app.store.sql.db import Database
 from app.store.sql.deployment import StorageMismatch, StorageUnusable, pair
 from app.store.sql.key_rotation import reseal_rows
 from app.store.sql.migration import downgrade, migrate
 from app.store.sql.replicas import moment
+from app.store.sql.restoration import database_file, restore_database
 
 _ENTRIES_AT_ONCE = 500
 
@@ -62,6 +63,8 @@ def administer(settings: Settings, given: argparse.Namespace) -> int:
     try:
         if given.command == "migrate":
             return _migrate(settings, given.to)
+        if given.command == "restore-database":  # before the present database is opened: it may be damaged
+            return _restore(settings, given.backup)
         migrate(settings)
         with _opened(settings) as (database, sealer, audit):
             if given.command == "audit":
@@ -77,6 +80,8 @@ def administer(settings: Settings, given: argparse.Namespace) -> int:
             return _KEYS[given.action](settings, ApiKeys(database, audit), given)
     except HomeInUse:
         print_failure(f"a service uses {settings.home}; stop it, and repeat the command")
+    except DatabaseDamaged:
+        print_failure(f"the database of {settings.home} is damaged; {REMEDY}")
     except _REFUSED as error:
         print_failure(str(error))
     except AppError as error:
@@ -291,6 +296,21 @@ def _migrate(settings: Settings, to: str | None) -> int:
             if lock is not None:
                 os.close(lock)
     print(f"the tables are those of revision {to}.")
+    return 0
+
+
+def _restore(settings: Settings, backup: Path) -> int:
+    database_file(settings)  # that of a server is restored by its own commands
+    make_home(settings.home)
+    lock = lock_home(settings.home)
+    try:
+        done = restore_database(settings, backup)
+    finally:
+        os.close(lock)
+    print(f"{done.database} is the state of {backup} from now on: {done.jobs} jobs.")
+    for path in done.removed:
+        print(f"removed, because it belongs to the state that was replaced: {path}")
+    print("Start the service, and run `rowveil audit verify`.")
     return 0
 
 

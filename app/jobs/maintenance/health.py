@@ -23,6 +23,10 @@ class StorageUnready(Exception):
     """The shared folder cannot take a new table."""
 
 
+class DatabaseUnready(Exception):
+    """The file of the database is damaged."""
+
+
 class HealthCheck:
     """Checks each dependency without changing anything, because anyone may request the checks."""
 
@@ -42,7 +46,8 @@ class HealthCheck:
                     await asyncio.shield(self._started(name, check))
                 results[name] = "ok"
             except Exception as error:
-                reason = error if isinstance(error, StorageUnready) else type(error).__qualname__
+                explained = isinstance(error, DatabaseUnready | StorageUnready)
+                reason = error if explained else type(error).__qualname__
                 _log.error("%s is not available: %s", name, reason)
                 results[name] = "not available"
         results["workers"] = "ok" if self._engine.ready() else "starting"
@@ -64,6 +69,8 @@ class HealthCheck:
         return running
 
     def _read_database(self) -> None:
+        if self._stores.database.is_damaged:  # other pages than those that this query reads
+            raise DatabaseUnready("a transaction has found that the file of the database is damaged")
         with self._stores.database.read() as session:
             jobs.newest(session, None, None, 1, None)
 

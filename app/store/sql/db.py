@@ -10,6 +10,7 @@ concurrent transaction must not change. All such locks are in `jobs.unnamed`, `r
 `jobs.claim_first`.
 """
 
+import logging
 import sqlite3
 import threading
 import time
@@ -47,6 +48,11 @@ _TRUNCATION_PAUSES = (0.0, 0.01, 0.02, 0.05)
 
 _LOOK_SECONDS = 0.2
 
+_STEPS_OF_A_LOOK = 10_000
+"""Instructions of SQLite between two looks at the time."""
+
+_log = logging.getLogger("rowveil.database")
+
 Transaction = Session
 """Session of one transaction, which all functions of `app.store.sql` take."""
 
@@ -56,7 +62,7 @@ class Database:
 
     Temporary faults (the database is away, full or read-only, or a transaction is a deadlock's victim) leave
     a transaction as Unavailable or StorageFull, which callers get as problems. A value that PostgreSQL cannot
-    store is InvalidRequest.
+    store is InvalidRequest. A damaged file is DatabaseDamaged.
     """
 
     def __init__(self, settings: Settings, connections: int | None = None) -> None:
@@ -81,6 +87,11 @@ class Database:
         self._look_connection: sa.PoolProxiedConnection | None = None
         self.log_is_due = not self.shared
         """Whether SQLite's log may hold deleted rows, also of an earlier process: see `truncate_log`."""
+        self.is_damaged = False
+        """Whether a transaction has found that the file is damaged; only a restoration repairs it."""
+
+    def _note_damage(self) -> None:
+        self.is_damaged = True
 
     @property
     def shared(self) -> bool:
@@ -102,7 +113,7 @@ class Database:
         `QuickStatement`, whose rows have the same attributes. An embedded database has a connection of its
         own for them.
         """
-        with translated_errors():
+        with translated_errors(self._note_damage):
             quick = quick_statement(statement, self.engine.dialect, parameters)
             if self._server_looks is not None and self._server_looks.running is not None:
                 return self._look_in_loop(self._server_looks, quick, parameters)
@@ -172,10 +183,10 @@ class Database:
         """Run a read-only transaction, which sees one snapshot of the database."""
         group = self._group
         if group is not None and group.running is not None:
-            with translated_errors(), group.snapshot() as session:
+            with translated_errors(self._note_damage), group.snapshot() as session:
                 yield session
             return
-        with translated_errors(), self.engine.connect() as connection:
+        with translated_errors(self._note_damage), self.engine.connect() as connection:
             if self.shared:
                 connection = connection.execution_options(
                     isolation_level="REPEATABLE READ", postgresql_readonly=True
@@ -195,14 +206,14 @@ class Database:
         """
         group = self._group
         if group is not None and group.running is not None:
-            with translated_errors(), group.transaction() as session:
+            with translated_errors(self._note_damage), group.transaction() as session:
                 yield session
             return
         if group is not None:
             group.check_may_block()
         with (
             self._alone(),
-            translated_errors(),
+            translated_errors(self._note_damage),
             self._connect_to_write() as connection,
             Session(connection, expire_on_commit=False) as session,
             session.begin(),
@@ -265,7 +276,7 @@ class Database:
         if not self.shared:
             yield
             return
-        with translated_errors(), self.engine.connect() as connection:
+        with translated_errors(self._note_damage), self.engine.connect() as connection:
             connection = connection.execution_options(isolation_level="AUTOCOMMIT")
             take = sa.select(sa.func.pg_try_advisory_lock(number))
             while not connection.scalar(take):  # waiting within the server ends at its lock_timeout
@@ -300,6 +311,37 @@ class Database:
                         return
             finally:
                 raw.execute(f"PRAGMA busy_timeout={LOCK_SECONDS * 1000}")
+
+    def has_log(self) -> bool:
+        """Whether SQLite's write-ahead log has content; after a clean stop there is none."""
+        if self.shared or not (file := self.engine.url.database):
+            return False
+        try:
+            return Path(f"{file}-wal").stat().st_size > 0
+        except OSError:
+            return False
+
+    def find_fault(self, seconds: float) -> str | None:
+        """Read the pages of SQLite's file, for ``seconds`` at most; return the first fault, or None.
+
+        A file that takes longer is read in part; the log says so. Raises sqlalchemy.exc.DatabaseError: the
+        file is so damaged that it cannot be opened.
+        """
+        deadline = time.monotonic() + seconds
+        with self.engine.connect() as connection:
+            raw = connection.connection.driver_connection
+            assert isinstance(raw, sqlite3.Connection)
+            raw.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS_OF_A_LOOK)
+            try:
+                (found,) = raw.execute("PRAGMA quick_check(1)").fetchone()
+            except sqlite3.DatabaseError as error:
+                if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_INTERRUPT:
+                    raise sa.exc.DatabaseError("PRAGMA quick_check(1)", None, error) from error
+                _log.warning("the database was not closed, and is too large to be checked at a start")
+                return None
+            finally:
+                raw.set_progress_handler(None, 0)
+        return None if found == "ok" else str(found)
 
     def close(self) -> None:
         """Close all connections."""

@@ -77,6 +77,8 @@ class HealthCheck:
     def _check_storage(self) -> None:
         self._stores.sweeper.check_folder()
         check_room(self._stores.blobs.folder)  # of a bucket, where tables are sealed before they are sent
+        for folder in (self._stores.progress_folder, self._stores.scratch_folder):
+            _check_access(folder)  # without a progress file no job is claimed
 
 
 def check_room(folder: Path) -> None:
@@ -84,11 +86,16 @@ def check_room(folder: Path) -> None:
 
     Nothing is written. The folder may be missing as long as its parent allows to create it.
     """
-    existing = folder if folder.exists() else folder.parent
-    if not os.access(existing, os.W_OK | os.X_OK):  # also if the file system is mounted read-only
-        raise StorageUnready("this user may not write to the shared folder")
-    status = os.statvfs(existing)
+    status = os.statvfs(_check_access(folder))
     if status.f_bavail * status.f_frsize < LEAST_FREE_BYTES:
         raise StorageUnready(f"the shared folder has less than {LEAST_FREE_BYTES} free bytes")
     if status.f_files and not status.f_favail:  # 0 of 0: the file system does not count them
         raise StorageUnready("the shared folder has no free inode")
+
+
+def _check_access(folder: Path) -> Path:
+    """Return the folder, or its parent if it is missing. Raises StorageUnready: no file can be made in it."""
+    existing = folder if folder.exists() else folder.parent
+    if not os.access(existing, os.W_OK | os.X_OK):  # also if the file system is mounted read-only
+        raise StorageUnready(f"this user may not write to the shared folder: {existing}")
+    return existing

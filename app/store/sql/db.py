@@ -11,6 +11,7 @@ concurrent transaction must not change. All such locks are in `jobs.unnamed`, `r
 """
 
 import logging
+import os
 import sqlite3
 import threading
 import time
@@ -24,7 +25,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from app.errors import StorageFull
 from app.settings import Settings
+from app.store.blobs.disk_space import SPARE_BYTES
 from app.store.sql.connection.engines import (
     BEGIN,
     IDLE_SECONDS,
@@ -47,6 +50,9 @@ _TRUNCATION_PAUSES = (0.0, 0.01, 0.02, 0.05)
 """Seconds before each attempt to truncate the log; most transactions that read from it are shorter."""
 
 _LOOK_SECONDS = 0.2
+
+_HARDLY_BYTES = 1 << 17
+"""Free bytes with which SQLite may not even open a database: it makes a file of shared memory."""
 
 _STEPS_OF_A_LOOK = 10_000
 """Instructions of SQLite between two looks at the time."""
@@ -87,6 +93,9 @@ class Database:
         self._look_connection: sa.PoolProxiedConnection | None = None
         self.log_is_due = not self.shared
         """Whether SQLite's log may hold deleted rows, also of an earlier process: see `truncate_log`."""
+        file = self.engine.url.database
+        self._folder = None if self.shared or not file or file == ":memory:" else Path(file).parent
+        """Folder of an embedded database."""
         self.is_damaged = False
         """Whether a transaction has found that the file is damaged; only a restoration repairs it."""
 
@@ -286,17 +295,66 @@ class Database:
             finally:
                 connection.scalar(sa.select(sa.func.pg_advisory_unlock(number)))
 
+    def check_space(self, spare: int = SPARE_BYTES) -> None:
+        """Raise StorageFull if less than ``spare`` bytes are free on the disk of an embedded database.
+
+        Transactions that make it larger call this first. So deletions, purges, revocations of keys, ends of
+        running jobs and starts find room on a full disk: for their pages in the log, which grows to 32 MB,
+        and for the copy of the log's pages into the file. Pages in the file that deletions have freed count
+        up to the half of ``spare``: new rows go there, but the log needs the disk.
+        """
+        free = self._free_bytes()
+        if free is not None and free < spare and free + min(self._free_pages(), spare // 2) < spare:
+            raise StorageFull(
+                f"the storage is full: less than {spare >> 20} MiB are free, which are kept for deletions; "
+                "delete buffers and jobs, or try again later"
+            )
+
+    def lacks_space(self) -> bool:
+        """Whether the disk of an embedded database has hardly a free byte."""
+        free = self._free_bytes()
+        return free is not None and free < _HARDLY_BYTES
+
+    def _free_bytes(self) -> int | None:
+        """Return the free bytes on the disk of an embedded database; None: unknown, or a server's."""
+        if self._folder is None:
+            return None
+        try:
+            status = os.statvfs(self._folder)
+        except OSError:  # a transaction shows what is wrong
+            return None
+        return status.f_bavail * status.f_frsize
+
+    def _free_pages(self) -> int:
+        """Return the bytes of the pages of SQLite's file that have no content."""
+        with translated_errors(self._note_damage), self.engine.connect() as connection:
+            raw = connection.connection.driver_connection
+            assert isinstance(raw, sqlite3.Connection)
+            pages, size = (
+                raw.execute(f"PRAGMA {name}").fetchone() for name in ("freelist_count", "page_size")
+            )
+            return int(pages[0]) * int(size[0])
+
     def truncate_log(self) -> None:
         """Truncate SQLite's write-ahead log, so that it holds no deleted rows. Blocking.
 
         A transaction that reads from the log prevents that, and is not waited for: SQLite would keep its
-        write lock meanwhile. Then `log_is_due` stays true, and the next purge tries again.
+        write lock meanwhile. So does a disk without room for the log's pages in the file. Then `log_is_due`
+        stays true, and the next purge tries again: the rows have been deleted all the same.
         """
         if self.shared:
             return
         self.log_is_due = True
         if self._group is not None:
             self._group.check_may_block()
+        try:
+            self._truncate_log()
+        except (sqlite3.Error, sa.exc.SQLAlchemyError) as error:
+            cause = getattr(error, "orig", error)
+            _log.error("the write-ahead log cannot be truncated now, and holds deleted rows: %s", cause)
+
+    def _truncate_log(self) -> None:
+        """Truncate the log as `truncate_log`. Raises sqlite3.Error, sqlalchemy.exc.SQLAlchemyError."""
         with self.engine.connect() as connection:
             raw = connection.connection.driver_connection
             assert isinstance(raw, sqlite3.Connection)

@@ -14,10 +14,12 @@ from app.store.sql import schema
 from app.store.sql.connection.engines import BEGIN, shown_cause, shown_url
 from app.store.sql.connection.errors import (
     DATABASE_ERRORS,
+    FULL,
     REMEDY,
     DatabaseAway,
     DatabaseUnusable,
     is_damaged,
+    is_full,
     is_temporary,
 )
 from app.store.sql.db import Database
@@ -153,6 +155,8 @@ def _translated_migration(database: Database) -> Iterator[None]:
         kind = DatabaseAway if database.shared else DatabaseUnusable
         cause = shown_cause(error, database.engine.url)
         message = f"the database {shown} cannot be opened: {cause}"
+        if is_full(error) or database.lacks_space():  # then SQLite cannot make its shared memory, either
+            message = f"{message}; {FULL}"
         if is_damaged(error):
             message = f"the database {shown} is damaged: {cause}; {REMEDY}"
         raise kind(message) from None

@@ -44,6 +44,13 @@ REMEDY = (
 """Advice to the operator of a damaged embedded database."""
 
 
+FULL = (
+    "the disk of the database is full: free space on it, such as the oldest days of blobs/trash, or enlarge "
+    "it, and start again; nothing that was accepted is lost"
+)
+"""Advice to the operator of a database that cannot be opened for lack of space."""
+
+
 class DatabaseUnusable(Exception):
     """The settings' database cannot be used."""
 

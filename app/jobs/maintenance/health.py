@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +15,9 @@ from app.store.sql import jobs
 _log = logging.getLogger("rowveil.jobs")
 
 _CHECK_SECONDS = 5.0
+
+_LOG_SECONDS = 5.0
+"""Time after which the same problem is logged again."""
 
 LEAST_FREE_BYTES = 16 * 2**20
 """Free bytes of the shared folder's file system below which it counts as full."""
@@ -35,6 +39,8 @@ class HealthCheck:
         self._engine = engine
         self._threads: dict[str, LoopThreads] = {}
         self._running: dict[str, asyncio.Future[None]] = {}
+        self._reported: dict[str, tuple[str, float]] = {}
+        """Last logged problem of each dependency, and its time."""
 
     async def run(self) -> dict[str, str]:
         """Map each dependency to ``ok``, or to the problem that it has."""
@@ -48,10 +54,17 @@ class HealthCheck:
             except Exception as error:
                 explained = isinstance(error, DatabaseUnready | StorageUnready)
                 reason = error if explained else type(error).__qualname__
-                _log.error("%s is not available: %s", name, reason)
+                self._log_problem(name, str(reason))
                 results[name] = "not available"
         results["workers"] = "ok" if self._engine.ready() else "starting"
         return results
+
+    def _log_problem(self, name: str, reason: str) -> None:
+        """Log why a dependency is not available, the same reason every few seconds: starts look often."""
+        reported, now = self._reported.get(name), time.monotonic()
+        if reported is None or reported[0] != reason or now - reported[1] >= _LOG_SECONDS:
+            self._reported[name] = reason, now
+            _log.error("%s is not available: %s", name, reason)
 
     def _started(self, name: str, check: Callable[[], None]) -> asyncio.Future[None]:
         """Start a check in a thread of its own, unless the last one has not ended; return its future.

@@ -40,6 +40,11 @@ _COMMANDS = (
     ("rotate-keys", "encrypt everything again under the first master key", ""),
     ("reseal", "seal the values of a database restored from an older version to their rows", ""),
     (
+        "restore-database",
+        "replace the embedded database by a backup, with the service stopped",
+        "app.cli.admin_arguments:add_restore_database",
+    ),
+    (
         "adopt-storage",
         "bind the shared folder to the database, for example after a restore",
         "app.cli.admin_arguments:add_adopt_storage",

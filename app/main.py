@@ -1,6 +1,7 @@
 """ASGI application: `create_app(settings)` assembles the service; importing this module has no effect."""
 
 import logging
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -22,7 +23,7 @@ from app.api.pages.openapi import add_document
 from app.api.request_budget import RequestBudget
 from app.api.routes import attacks, buffers, frontier, health, jobs, ledger, measures, series, services
 from app.api.usual_requests import UsualRequests, usual_handlers
-from app.errors import Unavailable
+from app.errors import StorageFull, Unavailable
 from app.help import routes as help_pages
 from app.jobs.lifecycle import StartStopped
 from app.jobs.maintenance.adoption import StorageInUse
@@ -32,7 +33,7 @@ from app.processes.api_process import ApiProcess
 from app.settings import Settings
 from app.store.crypto.key_files import KeyUnreadable, load_metrics_keys
 from app.store.crypto.sealing import SealBroken
-from app.store.sql.connection.errors import DatabaseUnusable
+from app.store.sql.connection.errors import FULL, DatabaseDamaged, DatabaseUnusable
 from app.store.sql.deployment import StorageMismatch, StorageUnusable
 from app.store.sql.replicas import ReplicasDiffer
 from app.telemetry.metrics import Metrics
@@ -45,6 +46,7 @@ _log = logging.getLogger("rowveil")
 _START_REFUSED = (
     HomeInUse,
     KeyUnreadable,
+    DatabaseDamaged,
     DatabaseUnusable,
     Unavailable,
     ReplicasDiffer,
@@ -83,9 +85,25 @@ def create_app(settings: Settings, process: ApiProcess | None = None) -> FastAPI
         try:
             app.state.metrics_keys = load_metrics_keys(settings)
             await job_service.start()
+        except StorageFull:
+            app.state.start_refused = True
+            _log.error("%s", FULL)
+            raise
         except _START_REFUSED as error:
             app.state.start_refused = True  # the message is sufficient without a trace
             _log.error("%s", error)
+            raise
+        except PermissionError as error:
+            if error.filename is None:
+                raise
+            app.state.start_refused = True
+            _log.error(
+                "%s: %s. The user of the service (%d) must own the home and the shared folder with all that "
+                "is in them: `chown -R` them, for example after a copy by root",
+                error.strerror,
+                error.filename,
+                os.geteuid(),
+            )
             raise
         except StartStopped as stopped:
             app.state.start_refused = True

@@ -29,7 +29,7 @@ from app.jobs.maintenance.binding import (
 )
 from app.jobs.maintenance.issuers import ISSUERS_SINCE, forget_issuer, name_issuer
 from app.jobs.releases.stated_epsilon import stated_epsilon
-from app.jobs.stores import HomeInUse, lock_home, open_keys
+from app.jobs.stores import HomeInUse, lock_home, make_home, open_keys
 from app.settings import Settings
 from app.store.blobs.places import open_blobs, place_of
 from app.store.crypto.key_files import KeyUnreadable, load_signing_key
@@ -41,13 +41,14 @@ from app.store.sql.audit.fold import CHAINS_SINCE, fold
 from app.store.sql.audit.trail import AuditTrail
 from app.store.sql.audit.verification import AuditNotIntact, verify
 from app.store.sql.connection.engines import shown_url
-from app.store.sql.connection.errors import DatabaseUnusable
+from app.store.sql.connection.errors import REMEDY, DatabaseDamaged, DatabaseUnusable
 from app.store.sql.db import Database
 from app.store.sql.deployment import StorageMismatch, StorageUnusable, pair
 from app.store.sql.key_rotation import reseal_rows
 from app.store.sql.migration import downgrade, migrate
 from app.store.sql.replicas import moment
 from providers.swapping.composition import listed
+from app.store.sql.restoration import database_file, restore_database
 
 _ENTRIES_AT_ONCE = 500
 
@@ -73,6 +74,8 @@ def administer(settings: Settings, given: argparse.Namespace) -> int:
     try:
         if given.command == "migrate":
             return _migrate(settings, given.to)
+        if given.command == "restore-database":  # before the present database is opened: it may be damaged
+            return _restore(settings, given.backup)
         migrate(settings)
         with _opened(settings) as (database, sealer, audit):
             if given.command == "audit":
@@ -92,6 +95,8 @@ def administer(settings: Settings, given: argparse.Namespace) -> int:
             return _KEYS[given.action](settings, ApiKeys(database, audit), given)
     except HomeInUse:
         print_failure(f"a service uses {settings.home}; stop it, and repeat the command")
+    except DatabaseDamaged:
+        print_failure(f"the database of {settings.home} is damaged; {REMEDY}")
     except _REFUSED as error:
         print_failure(str(error))
     except AppError as error:
@@ -333,6 +338,21 @@ def _refuse_altered(settings: Settings, database: Database, audit: AuditTrail) -
             f"the audit is not intact: {verdict.fault}. An older version would take it for intact, because "
             "its lines are copied with new HMACs. Restore a backup that is, or keep this version"
         )
+
+
+def _restore(settings: Settings, backup: Path) -> int:
+    database_file(settings)  # that of a server is restored by its own commands
+    make_home(settings.home)
+    lock = lock_home(settings.home)
+    try:
+        done = restore_database(settings, backup)
+    finally:
+        os.close(lock)
+    print(f"{done.database} is the state of {backup} from now on: {done.jobs} jobs.")
+    for path in done.removed:
+        print(f"removed, because it belongs to the state that was replaced: {path}")
+    print("Start the service, and run `rowveil audit verify`.")
+    return 0
 
 
 def _reseal(settings: Settings, database: Database, sealer: Sealer, audit: AuditTrail) -> int:

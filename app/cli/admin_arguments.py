@@ -1,6 +1,7 @@
 """Arguments of the administration commands, which `app.cli.admin` runs."""
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 from app.callers import SCOPES
@@ -48,6 +49,16 @@ def add_adopt_storage(parser: argparse.ArgumentParser) -> None:
         "--trash-unnamed",
         action="store_true",
         help="also move the tables that no row names to the trash, however many they are",
+    )
+
+
+def add_restore_database(parser: argparse.ArgumentParser) -> None:
+    """Add the argument of `restore-database`."""
+    parser.add_argument(
+        "backup",
+        metavar="FILE",
+        type=Path,
+        help="backup of the database, as `.backup` of sqlite3 makes it; FILE-wal next to it is a part of it",
     )
 
 

@@ -73,11 +73,12 @@ class Acceptance:
         With a ``worker``, if no other job is queued, this replica claims the new one in the same transaction,
         and the worker may start it before the row is inserted. Otherwise the job is queued.
 
-        Raises IdempotencyKeyReused, InvalidRequest (no such buffer), LimitReached, TooLarge.
+        Raises IdempotencyKeyReused, InvalidRequest (no such buffer), LimitReached, StorageFull, TooLarge.
         """
         known = self.accepted_before(new.submission, caller)
         if known is not None:
             return known
+        self._stores.database.check_space()
         seed, bits = new.seed, new.seed_bits or 256
         if seed is None:
             seed, bits = secrets.randbits(_DRAWN_BITS).to_bytes(32, "big"), _DRAWN_BITS
@@ -132,11 +133,13 @@ class Acceptance:
             A destination was given for a job that makes its own, or a control for a job that has none.
         IdempotencyKeyReused
         LimitReached
+        StorageFull
         TooLarge
         """
         known = self.accepted_before(submission, caller)
         if known is not None:
             return known
+        self._stores.database.check_space()
         with self._stores.database.read() as session:
             first = jobs.find(session, first_id, "sealed_seed", caller=caller)
         if first is None:

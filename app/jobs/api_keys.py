@@ -79,7 +79,11 @@ class ApiKeys:
         """Keys whose use a thread is recording."""
 
     def create(self, new: NewKey, by: Caller) -> tuple[str, ApiKey]:
-        """Create a key. Return its text, which cannot be shown again, and its stored row."""
+        """Create a key. Return its text, which cannot be shown again, and its stored row.
+
+        Raises StorageFull.
+        """
+        self._database.check_space()
         key_id = _random(10)
         text = with_checksum(f"rv_{key_id}_{_random(43)}")
         with self._database.write() as session:

@@ -29,7 +29,7 @@ from app.store.sql.audit.trail import OPERATOR, AuditTrail
 from app.store.sql.bindings import NamedBlob, Role, blob_of_job, rows_binding, table_binding
 from app.store.sql.db import Database, Transaction
 from app.store.sql.deployment import StorageUnusable, pair, usable
-from app.store.sql.migration import migrate
+from app.store.sql.migration import check_after_crash, migrate
 from app.store.sql.models import Job
 from app.store.sql.service_keys import AUDIT, FINGERPRINT, LEDGER, kept_key
 
@@ -91,6 +91,8 @@ class Stores:
         database = Database(settings)
         lock = None if database.shared or not process.alone else lock_home(settings.home)
         try:
+            if process.first:
+                check_after_crash(settings)
             migrate(settings, alone=not database.shared and process.first)
             signer = Signer(load_signing_key(settings))
             sealer, audit = open_keys(settings, database, _audit_chain(database, process))

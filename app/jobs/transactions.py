@@ -11,6 +11,7 @@ from app.jobs.requests import released_columns, tables_given
 from app.jobs.states import State, Step, after, outcome_of
 from app.jobs.stores import Stores
 from app.store.blobs.arrow_stream import TableReader
+from app.store.blobs.disk_space import LEAST_SPARE_BYTES
 from app.store.blobs.sealed_files import BlobAccess, BlobMissing
 from app.store.sql import buffers, idempotency, jobs, ledger, webhook_outbox
 from app.store.sql.audit.queue import AuditQueue
@@ -30,7 +31,11 @@ class JobTransactions:
         self._audit_queue = AuditQueue(stores.database, stores.audit)
 
     def audit(self, caller: Caller, action: str, subject: str, reason: str | None = None) -> None:
-        """Append a line to the audit log, in a transaction that takes the lines of other threads along."""
+        """Append a line to the audit log, in a transaction that takes the lines of other threads along.
+
+        Raises StorageFull: the space that is left is for deletions.
+        """
+        self._stores.database.check_space(LEAST_SPARE_BYTES)
         self._audit_queue.append(Entry(caller, action, subject, reason))
 
     def find(self, caller: Caller, job_id: str, *deferred: str) -> Job:
@@ -92,6 +97,7 @@ class JobTransactions:
 
         The line in the audit log has none of the texts.
         """
+        self._stores.database.check_space()
         with self._stores.database.write() as session:
             if not jobs.annotate(session, Job, job_id, changes):
                 raise NotFound(f"there is no job '{job_id}'")

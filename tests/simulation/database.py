@@ -326,6 +326,9 @@ class SimulatedDatabase:
 
     log_is_due = False
 
+    def check_space(self, spare: int = 0) -> None:
+        """Do nothing: the disk is that of a server."""
+
     def truncate_log(self) -> None:
         """Do nothing: PostgreSQL needs none."""
 

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from app.callers import THE_SERVICE
+from app.errors import StorageFull, Unavailable
 from app.jobs.maintenance.sweep import MOST_FILES
 from app.jobs.stores import Stores
 from app.settings import Settings
@@ -68,6 +69,7 @@ class Retention:
     def run(self) -> None:
         """Purge once. Several replicas may purge at the same time: each row is deleted by one of them."""
         self._released = jobs.LONG_AGO
+        self._make_room()
         for kind, step in self._steps.items():
             try:
                 deleted = self._in_batches(kind, step)
@@ -77,6 +79,15 @@ class Retention:
             except Exception as error:
                 self._metrics.purge_failures.labels(kind).inc()
                 _log.error("purging (%s) failed: %s", kind, type(error).__qualname__)
+
+    def _make_room(self) -> None:
+        """Shorten the log of an embedded database whose disk is nearly full; a deletion needs room, too."""
+        try:
+            self._stores.database.check_space()
+        except StorageFull:
+            self._stores.database.truncate_log()
+        except Unavailable:  # then so are the purges, which are counted
+            pass
 
     def stop(self) -> None:
         """Let a run that is going on end after its current batch."""

@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from app.errors import StorageFull
 from app.jobs.stores import Stores
 from app.store.blobs.bucket import BucketUnusable
 from app.store.blobs.sealed_files import BlobMissing
@@ -34,11 +35,12 @@ class StorageGate:
 
     def is_open(self) -> bool:
         """Whether jobs may be claimed now."""
-        if not self.failed:
-            return True
         if self._paused:
             return False
-        if cause := self._fault():
+        cause: str | Exception | None = self._lack()
+        if cause is None and not self.failed:
+            return True
+        if cause := cause or self._fault():
             _log.error("no job is claimed: %s", cause)
             self.close()
             return False
@@ -55,6 +57,14 @@ class StorageGate:
         if isinstance(error, BucketUnusable):  # requests have been repeated for long
             return True
         return isinstance(error, OSError | BlobMissing) and self._fault() is not None
+
+    def _lack(self) -> str | None:
+        """Return why the result of another job would not fit on the disk of the database; None: it would."""
+        try:
+            self._stores.database.check_space()
+        except StorageFull as error:
+            return error.message
+        return None
 
     def _fault(self) -> Exception | None:
         try:

@@ -30,11 +30,17 @@ class BufferRows:
         self._seconds = seconds
 
     def admit(self, submission: SubmissionOptions, caller: Caller) -> bool:
-        """Reject a caller at its limit, and return whether its key has a buffer; `_insert` checks both."""
+        """Reject a caller at its limit, and return whether its key has a buffer; `_insert` checks both.
+
+        Raises LimitReached, StorageFull.
+        """
         with self._stores.database.read() as session:
             now = moment(session)
             self._limits.admit_buffer(session, caller.owner, 1, now)
-            return self._of_key(session, submission, caller, now) is not None
+            is_made = self._of_key(session, submission, caller, now) is not None
+        if not is_made:
+            self._stores.database.check_space()
+        return is_made
 
     def made_by_earlier_request(self, submission: SubmissionOptions, caller: Caller) -> Buffer:
         """Return the buffer made under the key. Raises IdempotencyKeyReused, Unavailable."""
@@ -121,6 +127,7 @@ class BufferRows:
     def annotate(self, buffer_id: str, changes: Mapping[str, str | None], caller: Caller) -> None:
         """Change the columns; the line in the audit log has none of the texts. Raises NotFound."""
         self.find(buffer_id, caller)
+        self._stores.database.check_space()
         with self._stores.database.write() as session:
             if not annotate(session, Buffer, buffer_id, changes):
                 raise NotFound(f"there is no buffer '{buffer_id}'; a buffer is deleted at its expiry")

@@ -10,6 +10,8 @@ concurrent transaction must not change. All such locks are in `jobs.unnamed`, `r
 `jobs.claim_first`.
 """
 
+import logging
+import os
 import sqlite3
 import threading
 import time
@@ -23,7 +25,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from app.errors import StorageFull
 from app.settings import Settings
+from app.store.blobs.disk_space import SPARE_BYTES
 from app.store.sql.connection.engines import (
     BEGIN,
     IDLE_SECONDS,
@@ -47,6 +51,14 @@ _TRUNCATION_PAUSES = (0.0, 0.01, 0.02, 0.05)
 
 _LOOK_SECONDS = 0.2
 
+_HARDLY_BYTES = 1 << 17
+"""Free bytes with which SQLite may not even open a database: it makes a file of shared memory."""
+
+_STEPS_OF_A_LOOK = 10_000
+"""Instructions of SQLite between two looks at the time."""
+
+_log = logging.getLogger("rowveil.database")
+
 Transaction = Session
 """Session of one transaction, which all functions of `app.store.sql` take."""
 
@@ -56,7 +68,7 @@ class Database:
 
     Temporary faults (the database is away, full or read-only, or a transaction is a deadlock's victim) leave
     a transaction as Unavailable or StorageFull, which callers get as problems. A value that PostgreSQL cannot
-    store is InvalidRequest.
+    store is InvalidRequest. A damaged file is DatabaseDamaged.
     """
 
     def __init__(self, settings: Settings, connections: int | None = None) -> None:
@@ -81,6 +93,14 @@ class Database:
         self._look_connection: sa.PoolProxiedConnection | None = None
         self.log_is_due = not self.shared
         """Whether SQLite's log may hold deleted rows, also of an earlier process: see `truncate_log`."""
+        file = self.engine.url.database
+        self._folder = None if self.shared or not file or file == ":memory:" else Path(file).parent
+        """Folder of an embedded database."""
+        self.is_damaged = False
+        """Whether a transaction has found that the file is damaged; only a restoration repairs it."""
+
+    def _note_damage(self) -> None:
+        self.is_damaged = True
 
     @property
     def shared(self) -> bool:
@@ -102,7 +122,7 @@ class Database:
         `QuickStatement`, whose rows have the same attributes. An embedded database has a connection of its
         own for them.
         """
-        with translated_errors():
+        with translated_errors(self._note_damage):
             quick = quick_statement(statement, self.engine.dialect, parameters)
             if self._server_looks is not None and self._server_looks.running is not None:
                 return self._look_in_loop(self._server_looks, quick, parameters)
@@ -172,10 +192,10 @@ class Database:
         """Run a read-only transaction, which sees one snapshot of the database."""
         group = self._group
         if group is not None and group.running is not None:
-            with translated_errors(), group.snapshot() as session:
+            with translated_errors(self._note_damage), group.snapshot() as session:
                 yield session
             return
-        with translated_errors(), self.engine.connect() as connection:
+        with translated_errors(self._note_damage), self.engine.connect() as connection:
             if self.shared:
                 connection = connection.execution_options(
                     isolation_level="REPEATABLE READ", postgresql_readonly=True
@@ -195,14 +215,14 @@ class Database:
         """
         group = self._group
         if group is not None and group.running is not None:
-            with translated_errors(), group.transaction() as session:
+            with translated_errors(self._note_damage), group.transaction() as session:
                 yield session
             return
         if group is not None:
             group.check_may_block()
         with (
             self._alone(),
-            translated_errors(),
+            translated_errors(self._note_damage),
             self._connect_to_write() as connection,
             Session(connection, expire_on_commit=False) as session,
             session.begin(),
@@ -265,7 +285,7 @@ class Database:
         if not self.shared:
             yield
             return
-        with translated_errors(), self.engine.connect() as connection:
+        with translated_errors(self._note_damage), self.engine.connect() as connection:
             connection = connection.execution_options(isolation_level="AUTOCOMMIT")
             take = sa.select(sa.func.pg_try_advisory_lock(number))
             while not connection.scalar(take):  # waiting within the server ends at its lock_timeout
@@ -275,17 +295,66 @@ class Database:
             finally:
                 connection.scalar(sa.select(sa.func.pg_advisory_unlock(number)))
 
+    def check_space(self, spare: int = SPARE_BYTES) -> None:
+        """Raise StorageFull if less than ``spare`` bytes are free on the disk of an embedded database.
+
+        Transactions that make it larger call this first. So deletions, purges, revocations of keys, ends of
+        running jobs and starts find room on a full disk: for their pages in the log, which grows to 32 MB,
+        and for the copy of the log's pages into the file. Pages in the file that deletions have freed count
+        up to the half of ``spare``: new rows go there, but the log needs the disk.
+        """
+        free = self._free_bytes()
+        if free is not None and free < spare and free + min(self._free_pages(), spare // 2) < spare:
+            raise StorageFull(
+                f"the storage is full: less than {spare >> 20} MiB are free, which are kept for deletions; "
+                "delete buffers and jobs, or try again later"
+            )
+
+    def lacks_space(self) -> bool:
+        """Whether the disk of an embedded database has hardly a free byte."""
+        free = self._free_bytes()
+        return free is not None and free < _HARDLY_BYTES
+
+    def _free_bytes(self) -> int | None:
+        """Return the free bytes on the disk of an embedded database; None: unknown, or a server's."""
+        if self._folder is None:
+            return None
+        try:
+            status = os.statvfs(self._folder)
+        except OSError:  # a transaction shows what is wrong
+            return None
+        return status.f_bavail * status.f_frsize
+
+    def _free_pages(self) -> int:
+        """Return the bytes of the pages of SQLite's file that have no content."""
+        with translated_errors(self._note_damage), self.engine.connect() as connection:
+            raw = connection.connection.driver_connection
+            assert isinstance(raw, sqlite3.Connection)
+            pages, size = (
+                raw.execute(f"PRAGMA {name}").fetchone() for name in ("freelist_count", "page_size")
+            )
+            return int(pages[0]) * int(size[0])
+
     def truncate_log(self) -> None:
         """Truncate SQLite's write-ahead log, so that it holds no deleted rows. Blocking.
 
         A transaction that reads from the log prevents that, and is not waited for: SQLite would keep its
-        write lock meanwhile. Then `log_is_due` stays true, and the next purge tries again.
+        write lock meanwhile. So does a disk without room for the log's pages in the file. Then `log_is_due`
+        stays true, and the next purge tries again: the rows have been deleted all the same.
         """
         if self.shared:
             return
         self.log_is_due = True
         if self._group is not None:
             self._group.check_may_block()
+        try:
+            self._truncate_log()
+        except (sqlite3.Error, sa.exc.SQLAlchemyError) as error:
+            cause = getattr(error, "orig", error)
+            _log.error("the write-ahead log cannot be truncated now, and holds deleted rows: %s", cause)
+
+    def _truncate_log(self) -> None:
+        """Truncate the log as `truncate_log`. Raises sqlite3.Error, sqlalchemy.exc.SQLAlchemyError."""
         with self.engine.connect() as connection:
             raw = connection.connection.driver_connection
             assert isinstance(raw, sqlite3.Connection)
@@ -300,6 +369,37 @@ class Database:
                         return
             finally:
                 raw.execute(f"PRAGMA busy_timeout={LOCK_SECONDS * 1000}")
+
+    def has_log(self) -> bool:
+        """Whether SQLite's write-ahead log has content; after a clean stop there is none."""
+        if self.shared or not (file := self.engine.url.database):
+            return False
+        try:
+            return Path(f"{file}-wal").stat().st_size > 0
+        except OSError:
+            return False
+
+    def find_fault(self, seconds: float) -> str | None:
+        """Read the pages of SQLite's file, for ``seconds`` at most; return the first fault, or None.
+
+        A file that takes longer is read in part; the log says so. Raises sqlalchemy.exc.DatabaseError: the
+        file is so damaged that it cannot be opened.
+        """
+        deadline = time.monotonic() + seconds
+        with self.engine.connect() as connection:
+            raw = connection.connection.driver_connection
+            assert isinstance(raw, sqlite3.Connection)
+            raw.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS_OF_A_LOOK)
+            try:
+                (found,) = raw.execute("PRAGMA quick_check(1)").fetchone()
+            except sqlite3.DatabaseError as error:
+                if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_INTERRUPT:
+                    raise sa.exc.DatabaseError("PRAGMA quick_check(1)", None, error) from error
+                _log.warning("the database was not closed, and is too large to be checked at a start")
+                return None
+            finally:
+                raw.set_progress_handler(None, 0)
+        return None if found == "ok" else str(found)
 
     def close(self) -> None:
         """Close all connections."""

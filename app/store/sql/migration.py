@@ -14,9 +14,12 @@ from app.store.sql import schema
 from app.store.sql.connection.engines import BEGIN, shown_cause, shown_url
 from app.store.sql.connection.errors import (
     DATABASE_ERRORS,
+    FULL,
+    REMEDY,
     DatabaseAway,
     DatabaseUnusable,
     is_damaged,
+    is_full,
     is_temporary,
 )
 from app.store.sql.db import Database
@@ -26,6 +29,9 @@ if TYPE_CHECKING:
 
 NEWEST_REVISION = "2026_11_30_message_binding"
 """Revision of the newest migration, which this version was made for."""
+
+_CHECK_SECONDS = 5.0
+"""Time for which a start checks a database that was not closed."""
 
 _MIGRATING = 0x726F7776  # "rowv": id of the advisory lock of migrations
 
@@ -60,6 +66,27 @@ def migrate(settings: Settings, alone: bool = False) -> None:
             schema.upgrade(connection, migration_config(connection), alone)
     finally:
         database.close()
+
+
+def check_after_crash(settings: Settings) -> None:
+    """Check the file of an embedded database that was not closed, before anything uses it.
+
+    A clean stop leaves no write-ahead log. If there is one, the process was killed, or a file was copied over
+    the database while the log of another state was left. Then all pages are read, for a limited time.
+
+    Raises DatabaseUnusable: the database is damaged.
+    """
+    database = Database(settings)
+    try:
+        if not database.has_log():
+            return
+        with _translated_migration(database):
+            fault = database.find_fault(_CHECK_SECONDS)
+    finally:
+        database.close()
+    if fault is not None:
+        shown = shown_url(database.engine.url)
+        raise DatabaseUnusable(f"the database {shown} is damaged: {fault}; {REMEDY}")
 
 
 def downgrade(
@@ -127,7 +154,12 @@ def _translated_migration(database: Database) -> Iterator[None]:
         shown = shown_url(database.engine.url)
         kind = DatabaseAway if database.shared else DatabaseUnusable
         cause = shown_cause(error, database.engine.url)
-        raise kind(f"the database {shown} cannot be opened: {cause}") from None
+        message = f"the database {shown} cannot be opened: {cause}"
+        if is_full(error) or database.lacks_space():  # then SQLite cannot make its shared memory, either
+            message = f"{message}; {FULL}"
+        if is_damaged(error):
+            message = f"the database {shown} is damaged: {cause}; {REMEDY}"
+        raise kind(message) from None
 
 
 def migration_config(connection: sa.Connection) -> "Config":

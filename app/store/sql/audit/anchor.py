@@ -64,6 +64,17 @@ def keep_anchor(home: Path, newest: Anchor) -> bool:
     return True
 
 
+def remove_anchors(home: Path) -> list[Path]:
+    """Remove the stored anchors, which belong to a newer state than a restored database; return their files.
+
+    Raises OSError.
+    """
+    removed = [path for file in (_FILE, _OLDER_FILE) if (path := home / file).exists()]
+    for path in removed:
+        path.unlink()
+    return removed
+
+
 def _read(path: Path) -> Anchor | None:
     try:
         return Anchor.parse(path.read_text())

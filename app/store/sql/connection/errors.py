@@ -2,12 +2,12 @@
 
 import logging
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import sqlalchemy as sa
 
-from app.errors import InvalidRequest, StorageFull, Unavailable
+from app.errors import AppError, InvalidRequest, StorageFull, Unavailable
 
 _TEMPORARY = (
     sa.exc.OperationalError,
@@ -37,8 +37,26 @@ _DISK_FULL = "53100"
 _log = logging.getLogger("rowveil.database")
 
 
+REMEDY = (
+    "stop the service and restore a backup with `rowveil restore-database FILE` (operations.md, Restore); "
+    "a failing disk damages a database, and so does a copy over it next to a rowveil.db-wal of another state"
+)
+"""Advice to the operator of a damaged embedded database."""
+
+
+FULL = (
+    "the disk of the database is full: free space on it, such as the oldest days of blobs/trash, or enlarge "
+    "it, and start again; nothing that was accepted is lost"
+)
+"""Advice to the operator of a database that cannot be opened for lack of space."""
+
+
 class DatabaseUnusable(Exception):
     """The settings' database cannot be used."""
+
+
+class DatabaseDamaged(AppError):
+    """The file of an embedded database is damaged; no repetition of the call helps."""
 
 
 class DatabaseAway(DatabaseUnusable):
@@ -46,8 +64,11 @@ class DatabaseAway(DatabaseUnusable):
 
 
 @contextmanager
-def translated_errors() -> Iterator[None]:
-    """Raise temporary faults as Unavailable or StorageFull, and values it cannot store as InvalidRequest."""
+def translated_errors(note_damage: Callable[[], None] | None = None) -> Iterator[None]:
+    """Raise temporary faults as Unavailable or StorageFull, and values it cannot store as InvalidRequest.
+
+    A damaged file is DatabaseDamaged; ``note_damage`` is called before.
+    """
     try:
         yield
     except sa.exc.DataError as error:
@@ -55,11 +76,19 @@ def translated_errors() -> Iterator[None]:
             "a name in the request is longer than the database allows, or holds the character U+0000"
         ) from error
     except sa.exc.SQLAlchemyError as error:
+        if is_damaged(error):
+            _log.error("the database is damaged (%s): %s", getattr(error, "orig", error), REMEDY)
+            if note_damage is not None:
+                note_damage()
+            raise DatabaseDamaged(
+                "the database is damaged; the operator of the service has to restore it"
+            ) from error
         if not is_temporary(error):
             raise
-        _log.error("the database is not available: %s", type(getattr(error, "orig", error)).__qualname__)
-        if _is_full(error):
+        if is_full(error):
+            _log.error("the database is full: its disk, or its file, has no space left")
             raise StorageFull("the database is full; delete buffers and jobs, or try again later") from error
+        _log.error("the database is not available: %s", type(getattr(error, "orig", error)).__qualname__)
         raise Unavailable("the database is temporarily not available; try again") from error
 
 
@@ -80,7 +109,7 @@ def is_damaged(error: Exception) -> bool:
     return getattr(cause, "sqlite_errorcode", None) in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
 
 
-def _is_full(error: Exception) -> bool:
+def is_full(error: Exception) -> bool:
     """Whether the disk or the file of the database has no room."""
     cause = getattr(error, "orig", None)
     state, code = getattr(cause, "sqlstate", None), getattr(cause, "sqlite_errorcode", None)

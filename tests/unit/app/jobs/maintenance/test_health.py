@@ -108,6 +108,23 @@ def test_a_folder_that_may_not_be_written_is_not_ready(
     assert "storage is not available: this user may not write to the shared folder" in caplog.text
 
 
+@pytest.mark.parametrize("name", ["progress", "scratch"])
+def test_a_folder_for_the_files_of_jobs_that_may_not_be_written_is_not_ready(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    """Such as after a copy by root: no job could be claimed. Root has every right."""
+    folder = stores.blobs.folder.parent / name
+    folder.mkdir(exist_ok=True)
+    monkeypatch.setattr(os, "access", lambda path, mode: path != folder)
+    assert health(stores) == READY | {"storage": "not available"}
+    assert f"this user may not write to the shared folder: {folder}" in caplog.text
+
+
+def test_a_database_with_a_damaged_page_is_not_ready(stores: Stores) -> None:
+    stores.database.is_damaged = True
+    assert health(stores) == READY | {"database": "not available"}
+
+
 def test_a_folder_without_its_deployment_id_is_not_ready(stores: Stores) -> None:
     (stores.blobs.folder.parent / "deployment").unlink()
     assert health(stores) == READY | {"storage": "not available"}

@@ -47,8 +47,8 @@ from app.store.sql.deployment import StorageMismatch, StorageUnusable, pair
 from app.store.sql.key_rotation import reseal_rows
 from app.store.sql.migration import downgrade, migrate
 from app.store.sql.replicas import moment
-from providers.swapping.composition import listed
 from app.store.sql.restoration import database_file, restore_database
+from providers.swapping.composition import listed
 
 _ENTRIES_AT_ONCE = 500
 

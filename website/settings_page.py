@@ -15,8 +15,8 @@ _INTRODUCTION = """\
 
 Every setting of the service is an environment variable. This page lists all of them; it is made from
 `app/settings.py`. `rowveil serve` reads them at its start, so that a change needs a restart. The
-administration commands need those of the service, and [commands on local tables](command_line.md) use those
-that concern the home, a table or a worker. A variable `ROWVEIL_...` that is no setting, or a value that is
+[administration commands](operations.md#settings-of-the-administration-commands) need those of the service,
+and [commands on local tables](command_line.md) use those that concern the home, a table or a worker. A variable `ROWVEIL_...` that is no setting, or a value that is
 not allowed, is an error, and nothing starts.
 
 Times are in seconds and sizes in bytes unless the name says otherwise. A switch is `true` or `false`. The

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import sqlalchemy as sa
+
 from app.callers import SCOPES, THE_SERVICE, Caller
 from app.cli.streams import print_failure, shown
 from app.errors import AppError
@@ -36,8 +38,9 @@ from app.store.sql.connection.errors import DatabaseUnusable
 from app.store.sql.db import Database
 from app.store.sql.deployment import StorageMismatch, StorageUnusable, pair
 from app.store.sql.key_rotation import reseal_rows
-from app.store.sql.migration import downgrade, migrate
+from app.store.sql.migration import downgrade, migrate, require_tables
 from app.store.sql.replicas import moment
+from app.store.sql.service_keys import has_kept_keys
 
 _ENTRIES_AT_ONCE = 500
 
@@ -60,10 +63,15 @@ _REFUSED = (
 def administer(settings: Settings, given: argparse.Namespace) -> int:
     """Run an administration command and return its exit status."""
     try:
+        may_create = _may_create(given)
+        if not may_create:
+            _require_installation(settings)
         if given.command == "migrate":
             return _migrate(settings, given.to)
         migrate(settings)
-        with _opened(settings) as (database, sealer, audit):
+        with _opened(settings, may_create) as (database, sealer, audit):
+            if _changes_or_verifies(given):
+                _print_installation(settings)
             if given.command == "audit":
                 return _verify(settings, database, audit, given.anchor or [])
             if given.command == "ledger":
@@ -84,11 +92,49 @@ def administer(settings: Settings, given: argparse.Namespace) -> int:
     return 1
 
 
+def _may_create(given: argparse.Namespace) -> bool:
+    """Whether the command may be the first of an installation: it then makes the database and the keys.
+
+    With any other command, missing state means that the settings are not those of the service. A check of a
+    new, empty installation would find no fault.
+    """
+    if given.command == "migrate":
+        return given.to is None
+    return given.command == "keys" and given.action in ("create", "own")
+
+
+def _changes_or_verifies(given: argparse.Namespace) -> bool:
+    """Whether the command's success is worth something only for the right installation."""
+    if given.command == "ledger":
+        return bool(given.verify)
+    return given.command != "keys" or bool(given.action == "revoke")
+
+
+def _require_installation(settings: Settings) -> None:
+    """Check that there is an installation, and create nothing. Raises DatabaseUnusable."""
+    require_tables(settings)
+    if not settings.home.is_dir() and settings.database_url.startswith("sqlite"):
+        raise DatabaseUnusable(f"there is no home {settings.home}; set ROWVEIL_HOME as for the service")
+
+
+def _print_installation(settings: Settings) -> None:
+    """Print to standard error which installation the command uses."""
+    address = shown_url(sa.make_url(settings.database_url))
+    print(shown(f"database {address}, home {settings.home.resolve()}"), file=sys.stderr)
+
+
 @contextmanager
-def _opened(settings: Settings) -> Iterator[tuple[Database, Sealer, AuditTrail]]:
+def _opened(settings: Settings, may_create: bool = False) -> Iterator[tuple[Database, Sealer, AuditTrail]]:
+    """Open the database and the keys; make those of a new installation only if ``may_create``."""
     database = Database(settings)
     try:
-        yield database, *open_keys(settings, database)
+        if may_create:
+            with database.read() as session:
+                may_create = not has_kept_keys(session)  # whose master key must be there
+        opened = open_keys(settings, database, create=may_create)
+        if may_create and settings.mode != "production":  # which makes no keys
+            load_signing_key(settings)
+        yield database, *opened
     finally:
         database.close()
 
@@ -119,6 +165,7 @@ def _create(settings: Settings, keys: ApiKeys, given: argparse.Namespace) -> int
         raise
     print(f"key {kept.id} of {kept.name}: {kept.scopes}; until {_day(kept.expires_at)}", file=sys.stderr)
     print("It is not stored, and it is not shown again.", file=sys.stderr)
+    _print_installation(settings)
     return 0
 
 
@@ -174,7 +221,7 @@ def own_key_file(home: Path) -> Path:
 
 
 def _verify(settings: Settings, database: Database, audit: AuditTrail, given: Sequence[Anchor]) -> int:
-    signer = Signer(load_signing_key(settings))
+    signer = Signer(load_signing_key(settings, create=False))
     anchors = [*given, *kept_anchors(settings.home)]
     with database.read() as session:
         verdict = verify(session, audit.key, signer, *anchors)
@@ -266,6 +313,7 @@ def _migrate(settings: Settings, to: str | None) -> int:
         migrate(settings)
         return 0
     with _opened(settings) as (database, sealer, audit):
+        _print_installation(settings)
         lock = None if database.shared else lock_home(settings.home)
 
         def prepare(undone: Collection[str]) -> None:

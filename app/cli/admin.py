@@ -13,8 +13,6 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import sqlalchemy as sa
-
 from app.callers import SCOPES, THE_SERVICE, Caller
 from app.cli.streams import print_failure, shown
 from app.errors import AppError
@@ -27,13 +25,13 @@ from app.settings import Settings
 from app.store.blobs.places import open_blobs, place_of
 from app.store.crypto.key_files import KeyUnreadable, load_signing_key
 from app.store.crypto.sealing import SealBroken, Sealer, Signer
-from app.store.sql import ledger
+from app.store.sql import ledger, replicas
 from app.store.sql.audit.anchor import AnchorUnreadable, kept_anchors
 from app.store.sql.audit.checkpoints import Anchor, add_checkpoint
 from app.store.sql.audit.fold import CHAINS_SINCE, fold
 from app.store.sql.audit.trail import AuditTrail
 from app.store.sql.audit.verification import verify
-from app.store.sql.connection.engines import shown_url
+from app.store.sql.connection.engines import shown_address, shown_url
 from app.store.sql.connection.errors import DatabaseUnusable
 from app.store.sql.db import Database
 from app.store.sql.deployment import StorageMismatch, StorageUnusable, pair
@@ -119,7 +117,7 @@ def _require_installation(settings: Settings) -> None:
 
 def _print_installation(settings: Settings) -> None:
     """Print to standard error which installation the command uses."""
-    address = shown_url(sa.make_url(settings.database_url))
+    address = shown_address(settings.database_url)
     print(shown(f"database {address}, home {settings.home.resolve()}"), file=sys.stderr)
 
 
@@ -295,16 +293,52 @@ def _rotate(settings: Settings, database: Database, sealer: Sealer, audit: Audit
     blobs = open_blobs(settings, sealer)
     # Another place than the database's is refused: the tables in the right one would keep their old keys.
     pair(database, blobs, place_of(settings))
+    if _others_seal(settings, database, sealer, "nothing was changed"):
+        return 1
     rows = files = 0
     while (more := (reseal_rows(database, sealer), blobs.reseal())) != (0, 0):
         rows, files = rows + more[0], files + more[1]
     done = f"{rows} values and {files} blobs"
     with database.write() as session:
         audit.append(session, _operator(), "keys.rotate", "master", moment(session), f"sealed again: {done}")
+    if _others_seal(
+        settings, database, sealer, f"{done} were encrypted again, and others may have come since"
+    ):
+        return 1  # it has started during the rotation
     print(
         f"encrypted again under the first master key: {done}. The other master keys no longer open anything."
     )
     return 0
+
+
+def _others_seal(settings: Settings, database: Database, sealer: Sealer, so_far: str) -> bool:
+    """Whether a running replica seals with another master key; print the keys and the remedy.
+
+    Such a replica may not know the first key given here, and then opens nothing that is sealed with it.
+    """
+    if not _service_may_run(settings, database):
+        return False  # a lease is that of a killed one
+    with database.read() as session:
+        others = replicas.other_keys(session, sealer.key_id)
+    if others:
+        print_failure(
+            f"a running service seals with the master key {', '.join(others)}, and the first one given to "
+            f"this command is {sealer.key_id}: {so_far}. Give every replica and this command the same keys, "
+            "the new one first, restart the replicas, and repeat the command. (The lease of a killed replica "
+            "expires after ROWVEIL_LEASE_SECONDS)"
+        )
+    return bool(others)
+
+
+def _service_may_run(settings: Settings, database: Database) -> bool:
+    """Whether a service may run on the database; that of an embedded one locks its home."""
+    if database.shared:
+        return True
+    try:
+        os.close(lock_home(settings.home))
+    except HomeInUse:
+        return True
+    return False
 
 
 def _migrate(settings: Settings, to: str | None) -> int:

@@ -155,6 +155,14 @@ def other_keys(session: Session, key_id: str) -> list[str]:
     return sorted(set(session.scalars(found)))
 
 
+def others_may_have(session: Session, replica_id: str, key_id: str) -> bool:
+    """Whether another replica with a valid lease has a master key, or does not say which ones it has."""
+    others = sa.select(Replica.runs).where(Replica.lease_until > moment(session), Replica.id != replica_id)
+    return any(
+        runs is None or KEY_IDS not in runs or key_id in runs[KEY_IDS] for runs in session.scalars(others)
+    )
+
+
 def living_runs(session: Session) -> list[Runs] | None:
     """Return what the replicas can run whose lease has not been ended; None if one of them does not say."""
     documents = session.scalars(sa.select(Replica.runs)).all()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from app.references import Reference, ReferenceRefused, parse_prefix, parse_prefixes
@@ -27,6 +27,20 @@ RELEASE_POLICIES = ("allow", "warn", "require_reason", "refuse")
 """Policies for a source that has been released before."""
 
 _CGROUP_MEMORY = Path("/sys/fs/cgroup/memory.max")
+
+
+_CENTURY = 100 * 365 * 24 * 3600
+
+
+def at_most_a_century(seconds: float) -> float:
+    """Return the number of seconds; raise ValueError if a date that far away may not exist."""
+    if seconds > _CENTURY:
+        raise ValueError(f"must be at most {_CENTURY} seconds (100 years)")
+    return seconds
+
+
+Seconds = Annotated[float, Field(allow_inf_nan=False), AfterValidator(at_most_a_century)]
+"""Finite number of seconds that can be added to a date, and that every timer accepts."""
 
 
 def available_memory() -> int:
@@ -86,7 +100,7 @@ class Settings(BaseSettings):
     database_url: str = Field(default_factory=_default_database)
     """The database: SQLite for one service, `postgresql://user:password@host/name` for several replicas.
     Default: a SQLite file below the home."""
-    lease_seconds: Annotated[float, Field(ge=1)] = 20.0
+    lease_seconds: Annotated[Seconds, Field(ge=1)] = 20.0
     """Seconds without a heartbeat after which a replica's lease expires and its jobs are taken over."""
     engine: str = "local"
     """Engine that runs the jobs: `local`, worker processes on this machine; `dask`, child processes of the
@@ -147,10 +161,10 @@ class Settings(BaseSettings):
     unit_repeats: Annotated[int, Field(ge=0)] = 3
     """Times that a unit, or another step of a job that may be divided, is started again after its worker was
     lost; 0: the job fails."""
-    slow_unit_factor: Annotated[float, Field(ge=0)] = 3.0
+    slow_unit_factor: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 3.0
     """Multiple of the median time of a job's finished units after which a running unit is started a second
     time, on a free worker; 0: never."""
-    job_time_limit: Annotated[float, Field(gt=0)] = 3600.0
+    job_time_limit: Annotated[Seconds, Field(gt=0)] = 3600.0
     """Seconds that a job may run before it is stopped."""
     host: str = "127.0.0.1"
     """The address to listen on."""
@@ -191,18 +205,18 @@ class Settings(BaseSettings):
     """Policies of single projects, separated by commas, such as `trials=refuse,demo=allow`."""
     cors_origins: Annotated[tuple[str, ...], NoDecode] = ()
     """Origins whose pages may call the service from a browser, separated by commas. Default: none."""
-    request_patience: Annotated[float, Field(gt=0)] = 20.0
+    request_patience: Annotated[Seconds, Field(gt=0)] = 20.0
     """Seconds within which a request head must arrive, and for which a request body may pause."""
     least_body_rate: Annotated[int, Field(ge=0)] = 1024
     """Bytes per second that a request body must bring on average, after that patience."""
-    keep_alive_seconds: Annotated[int, Field(ge=1)] = 15
+    keep_alive_seconds: Annotated[int, Field(ge=1), AfterValidator(at_most_a_century)] = 15
     """Seconds for which a connection may stay open after a response without another request. A proxy in
     front must keep its connections for less."""
-    linger_seconds: Annotated[float, Field(ge=0)] = 5.0
+    linger_seconds: Annotated[Seconds, Field(ge=0)] = 5.0
     """Seconds for which a client that got a response before the end of its body may continue sending, so
     that it can read the response; then the connection is closed. 0: immediately, and the response may be
     lost."""
-    response_patience: Annotated[float, Field(gt=0)] = 30.0
+    response_patience: Annotated[Seconds, Field(gt=0)] = 30.0
     """Seconds for which a client may read nothing of a response; then the connection is reset."""
     least_response_rate: Annotated[int, Field(ge=0)] = 1024
     """Bytes per second that a client must read of a response on average, after that patience; 0: no limit."""
@@ -222,9 +236,9 @@ class Settings(BaseSettings):
     """Maximum size of an uploaded buffer in bytes, after undoing its content encoding."""
     max_table_bytes: Annotated[int, Field(ge=1024)] = 64 * 2**30
     """Maximum size of a stored table in bytes, after decoding an upload."""
-    max_wait_seconds: Annotated[float, Field(ge=0)] = 60.0
+    max_wait_seconds: Annotated[Seconds, Field(ge=0)] = 60.0
     """Maximum number of seconds that a request waits for a job, or for a free worker."""
-    default_wait_seconds: Annotated[float, Field(ge=0)] = 10.0
+    default_wait_seconds: Annotated[Seconds, Field(ge=0)] = 10.0
     """Number of seconds that a request waits for its job if it has no `Prefer: wait`."""
     source_prefixes: str = ""
     """Allowed prefixes of a `source` by reference, separated by commas, each after the project that may use
@@ -235,20 +249,20 @@ class Settings(BaseSettings):
     overwrite_prefixes: str = ""
     """Allowed prefixes of a `destination` that may replace an existing file or object, in the same form.
     Default: none; a destination is written only if there is nothing."""
-    buffer_ttl: Annotated[float, Field(gt=0)] = 24 * 3600.0
+    buffer_ttl: Annotated[Seconds, Field(gt=0)] = 24 * 3600.0
     """Seconds after which an uploaded buffer is deleted."""
-    result_retention: Annotated[float, Field(gt=0)] = 7 * 24 * 3600.0
+    result_retention: Annotated[Seconds, Field(gt=0)] = 7 * 24 * 3600.0
     """Seconds after a job's end after which its destination buffer and a retained source are deleted."""
-    job_retention: Annotated[float, Field(gt=0)] = 90 * 24 * 3600.0
+    job_retention: Annotated[Seconds, Field(gt=0)] = 90 * 24 * 3600.0
     """Seconds after a job's end after which the job is deleted, with its report, manifest and seed."""
     trash_days: Annotated[int, Field(ge=0, le=3650)] = 7
     """Days for which an unreferenced sealed table is kept in the trash of the shared folder before it is
     deleted; 0: it is deleted immediately, and cannot be restored."""
-    purge_interval: Annotated[float, Field(gt=0)] = 60.0
+    purge_interval: Annotated[Seconds, Field(gt=0)] = 60.0
     """Seconds between two searches for expired data."""
-    idempotency_ttl: Annotated[float, Field(gt=0)] = 24 * 3600.0
+    idempotency_ttl: Annotated[Seconds, Field(gt=0)] = 24 * 3600.0
     """Seconds after which an `Idempotency-Key` expires and may be reused."""
-    priority_weight: Annotated[float, Field(ge=1, le=1000)] = 4.0
+    priority_weight: Annotated[float, Field(ge=1, le=1000, allow_inf_nan=False)] = 4.0
     """Number of jobs of one priority that start for each job of the priority below it, if callers wait with
     both; 1: priorities make no difference."""
     caller_jobs: Annotated[int, Field(ge=1)] = 1000
@@ -259,7 +273,7 @@ class Settings(BaseSettings):
     """Maximum number of bytes of the tables given to those jobs, together."""
     caller_buffer_bytes: Annotated[int, Field(ge=1)] = 2**40
     """Maximum number of bytes of the buffers that one caller may store."""
-    caller_request_rate: Annotated[float, Field(ge=0)] = 100.0
+    caller_request_rate: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 100.0
     """Requests per second that one caller may send to one API process on average; 0: no limit."""
     caller_request_burst: Annotated[int, Field(ge=1)] = 1000
     """Requests that one caller may send at once after a pause."""
@@ -281,11 +295,11 @@ class Settings(BaseSettings):
     signed."""
     webhook_attempts: Annotated[int, Field(ge=1, le=30)] = 10
     """Number of attempts to deliver a webhook message."""
-    webhook_retry_seconds: Annotated[float, Field(gt=0)] = 5.0
+    webhook_retry_seconds: Annotated[Seconds, Field(gt=0)] = 5.0
     """Seconds between the first and the second attempt; the delay triples each time, up to 6 hours."""
-    webhook_timeout: Annotated[float, Field(gt=0, le=60)] = 10.0
+    webhook_timeout: Annotated[float, Field(gt=0, le=60, allow_inf_nan=False)] = 10.0
     """Time limit of one attempt in seconds."""
-    webhook_retention: Annotated[float, Field(gt=0)] = 7 * 24 * 3600.0
+    webhook_retention: Annotated[Seconds, Field(gt=0)] = 7 * 24 * 3600.0
     """Seconds for which the record of a delivered or failed message is kept."""
     log_format: Literal["text", "json"] = "text"
     """Format of log lines: `text`, or `json` with one object per line."""
@@ -294,7 +308,7 @@ class Settings(BaseSettings):
     )
     """Minimum level of log lines; requests are logged at `info`. Default: `info` with `json`, else
     `warning`."""
-    shutdown_grace: Annotated[float, Field(ge=0)] = 10.0
+    shutdown_grace: Annotated[Seconds, Field(ge=0)] = 10.0
     """Seconds that running jobs have at shutdown; then they return to the queue."""
     key: SecretStr | None = None
     """Master keys, each 32 bytes in base64 or hex, separated by commas: the first one seals, all of them
@@ -349,6 +363,38 @@ class Settings(BaseSettings):
     def _is_a_folder(cls, value: Any) -> Any:
         if value == "":
             raise ValueError("an empty text names no folder; unset the variable for ./var")
+        return value
+
+    @field_validator("host", mode="before")
+    @classmethod
+    def _is_an_address(cls, value: Any) -> Any:
+        if value == "":  # a socket takes it for every address
+            raise ValueError(
+                "an empty text names no address; unset the variable for 127.0.0.1, or set 0.0.0.0 for all "
+                "IPv4 addresses"
+            )
+        return value
+
+    @field_validator("shared_folder", mode="before")
+    @classmethod
+    def _is_a_shared_folder(cls, value: Any) -> Any:
+        if value == "":
+            raise ValueError("an empty text names no folder; unset the variable for the home")
+        return value
+
+    @field_validator(
+        "key_file",
+        "signing_key_file",
+        "metrics_key_file",
+        "tls_ca_file",
+        "tls_cert_file",
+        "tls_key_file",
+        mode="before",
+    )
+    @classmethod
+    def _is_a_file(cls, value: Any) -> Any:
+        if value == "":  # a path takes it for the current folder
+            raise ValueError("an empty text names no file; unset the variable for the default")
         return value
 
     @field_validator("kernel_cpu")

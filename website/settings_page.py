@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from annotated_types import Ge, Gt, Le
+from pydantic import AfterValidator
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from app.settings import Settings
+from app.settings import Settings, at_most_a_century
 from providers.described_model import field_descriptions
 
 _INTRODUCTION = """\
@@ -15,12 +16,13 @@ _INTRODUCTION = """\
 
 Every setting of the service is an environment variable. This page lists all of them; it is made from
 `app/settings.py`. `rowveil serve` reads them at its start, so that a change needs a restart. The
-administration commands need those of the service, and [commands on local tables](command_line.md) use those
-that concern the home, a table or a worker. A variable `ROWVEIL_...` that is no setting, or a value that is
-not allowed, is an error, and nothing starts.
+[administration commands](operations.md#settings-of-the-administration-commands) need those of the service,
+and [commands on local tables](command_line.md) use those that concern the home, a table or a worker. A
+variable `ROWVEIL_...` that is no setting, or a value that is not allowed, is an error, and nothing starts.
+So is an empty text for a folder, a file or the address to listen on: unset the variable for its default.
 
-Times are in seconds and sizes in bytes unless the name says otherwise. A switch is `true` or `false`. The
-last column describes *computed* defaults.
+Times are in seconds, finite and at most 100 years, and sizes in bytes unless the name says otherwise. A
+switch is `true` or `false`. The last column describes *computed* defaults.
 """
 
 _SECTIONS = {
@@ -121,4 +123,6 @@ def _allowed(field: FieldInfo) -> str:
                 limits.append(f"over {less}")
             case Le(le=most):
                 limits.append(f"at most {most}")
-    return ", ".join(limits)
+            case AfterValidator() if rule.func is at_most_a_century:
+                limits.append("at most 100 years")
+    return ", ".join(sorted(limits, key=lambda limit: limit.startswith("at most")))

@@ -34,20 +34,21 @@ from app.settings import Settings
 from app.store.blobs.places import open_blobs, place_of
 from app.store.crypto.key_files import KeyUnreadable, load_signing_key
 from app.store.crypto.sealing import SealBroken, Sealer, Signer
-from app.store.sql import ledger
+from app.store.sql import ledger, replicas
 from app.store.sql.audit.anchor import AnchorUnreadable, kept_anchors
 from app.store.sql.audit.checkpoints import Anchor, add_checkpoint
 from app.store.sql.audit.fold import CHAINS_SINCE, fold
 from app.store.sql.audit.trail import AuditTrail
 from app.store.sql.audit.verification import AuditNotIntact, verify
-from app.store.sql.connection.engines import shown_url
+from app.store.sql.connection.engines import shown_address, shown_url
 from app.store.sql.connection.errors import REMEDY, DatabaseDamaged, DatabaseUnusable
 from app.store.sql.db import Database
 from app.store.sql.deployment import StorageMismatch, StorageUnusable, pair
 from app.store.sql.key_rotation import reseal_rows
-from app.store.sql.migration import downgrade, migrate
+from app.store.sql.migration import downgrade, migrate, require_tables
 from app.store.sql.replicas import moment
 from app.store.sql.restoration import database_file, restore_database
+from app.store.sql.service_keys import has_kept_keys
 from providers.swapping.composition import listed
 
 _ENTRIES_AT_ONCE = 500
@@ -72,12 +73,17 @@ _REFUSED = (
 def administer(settings: Settings, given: argparse.Namespace) -> int:
     """Run an administration command and return its exit status."""
     try:
+        if given.command == "restore-database":  # the present database may be damaged, or gone
+            return _restore(settings, given.backup)
+        may_create = _may_create(given)
+        if not may_create:
+            _require_installation(settings)
         if given.command == "migrate":
             return _migrate(settings, given.to)
-        if given.command == "restore-database":  # before the present database is opened: it may be damaged
-            return _restore(settings, given.backup)
         migrate(settings)
-        with _opened(settings) as (database, sealer, audit):
+        with _opened(settings, may_create) as (database, sealer, audit):
+            if _changes_or_verifies(given):
+                _print_installation(settings)
             if given.command == "audit":
                 return _verify(settings, database, audit, given.anchor or [])
             if given.command == "ledger":
@@ -104,11 +110,49 @@ def administer(settings: Settings, given: argparse.Namespace) -> int:
     return 1
 
 
+def _may_create(given: argparse.Namespace) -> bool:
+    """Whether the command may be the first of an installation: it then makes the database and the keys.
+
+    With any other command, missing state means that the settings are not those of the service. A check of a
+    new, empty installation would find no fault.
+    """
+    if given.command == "migrate":
+        return given.to is None
+    return given.command == "keys" and given.action in ("create", "own")
+
+
+def _changes_or_verifies(given: argparse.Namespace) -> bool:
+    """Whether the command's success is worth something only for the right installation."""
+    if given.command == "ledger":
+        return bool(given.verify)
+    return given.command != "keys" or bool(given.action == "revoke")
+
+
+def _require_installation(settings: Settings) -> None:
+    """Check that there is an installation, and create nothing. Raises DatabaseUnusable."""
+    require_tables(settings)
+    if not settings.home.is_dir() and settings.database_url.startswith("sqlite"):
+        raise DatabaseUnusable(f"there is no home {settings.home}; set ROWVEIL_HOME as for the service")
+
+
+def _print_installation(settings: Settings) -> None:
+    """Print to standard error which installation the command uses."""
+    address = shown_address(settings.database_url)
+    print(shown(f"database {address}, home {settings.home.resolve()}"), file=sys.stderr)
+
+
 @contextmanager
-def _opened(settings: Settings) -> Iterator[tuple[Database, Sealer, AuditTrail]]:
+def _opened(settings: Settings, may_create: bool = False) -> Iterator[tuple[Database, Sealer, AuditTrail]]:
+    """Open the database and the keys; make those of a new installation only if ``may_create``."""
     database = Database(settings)
     try:
-        yield database, *open_keys(settings, database)
+        if may_create:
+            with database.read() as session:
+                may_create = not has_kept_keys(session)  # whose master key must be there
+        opened = open_keys(settings, database, create=may_create)
+        if may_create and settings.mode != "production":  # which makes no keys
+            load_signing_key(settings)
+        yield database, *opened
     finally:
         database.close()
 
@@ -139,6 +183,7 @@ def _create(settings: Settings, keys: ApiKeys, given: argparse.Namespace) -> int
         raise
     print(f"key {kept.id} of {kept.name}: {kept.scopes}; until {_day(kept.expires_at)}", file=sys.stderr)
     print("It is not stored, and it is not shown again.", file=sys.stderr)
+    _print_installation(settings)
     return 0
 
 
@@ -194,7 +239,7 @@ def own_key_file(home: Path) -> Path:
 
 
 def _verify(settings: Settings, database: Database, audit: AuditTrail, given: Sequence[Anchor]) -> int:
-    signer = Signer(load_signing_key(settings))
+    signer = Signer(load_signing_key(settings, create=False))
     anchors = [*given, *kept_anchors(settings.home)]
     with database.read() as session:
         verdict = verify(session, audit.key, signer, *anchors)
@@ -278,16 +323,52 @@ def _rotate(settings: Settings, database: Database, sealer: Sealer, audit: Audit
     blobs = open_blobs(settings, sealer)
     # Another place than the database's is refused: the tables in the right one would keep their old keys.
     pair(database, blobs, place_of(settings))
+    if _others_seal(settings, database, sealer, "nothing was changed"):
+        return 1
     rows = files = 0
     while (more := (reseal_rows(database, sealer), blobs.reseal())) != (0, 0):
         rows, files = rows + more[0], files + more[1]
     done = f"{rows} values and {files} blobs"
     with database.write() as session:
         audit.append(session, _operator(), "keys.rotate", "master", moment(session), f"sealed again: {done}")
+    if _others_seal(
+        settings, database, sealer, f"{done} were encrypted again, and others may have come since"
+    ):
+        return 1  # it has started during the rotation
     print(
         f"encrypted again under the first master key: {done}. The other master keys no longer open anything."
     )
     return 0
+
+
+def _others_seal(settings: Settings, database: Database, sealer: Sealer, so_far: str) -> bool:
+    """Whether a running replica seals with another master key; print the keys and the remedy.
+
+    Such a replica may not know the first key given here, and then opens nothing that is sealed with it.
+    """
+    if not _service_may_run(settings, database):
+        return False  # a lease is that of a killed one
+    with database.read() as session:
+        others = replicas.other_keys(session, sealer.key_id)
+    if others:
+        print_failure(
+            f"a running service seals with the master key {', '.join(others)}, and the first one given to "
+            f"this command is {sealer.key_id}: {so_far}. Give every replica and this command the same keys, "
+            "the new one first, restart the replicas, and repeat the command. (The lease of a killed replica "
+            "expires after ROWVEIL_LEASE_SECONDS)"
+        )
+    return bool(others)
+
+
+def _service_may_run(settings: Settings, database: Database) -> bool:
+    """Whether a service may run on the database; that of an embedded one locks its home."""
+    if database.shared:
+        return True
+    try:
+        os.close(lock_home(settings.home))
+    except HomeInUse:
+        return True
+    return False
 
 
 def _migrate(settings: Settings, to: str | None) -> int:
@@ -296,6 +377,7 @@ def _migrate(settings: Settings, to: str | None) -> int:
         migrate(settings)
         return 0
     with _opened(settings) as (database, sealer, audit):
+        _print_installation(settings)
         lock = None if database.shared else lock_home(settings.home)
 
         def prepare(undone: Collection[str]) -> None:

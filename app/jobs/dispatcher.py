@@ -39,6 +39,7 @@ from app.jobs.task_builder import KeptWorker, SeedBroken, TaskBuilder
 from app.jobs.units.unit_runner import JobRuns
 from app.jobs.watchers import Watchers
 from app.processes.api_process import ApiProcess
+from app.store.crypto.sealing import KeyMissing
 from app.store.sql import jobs, replicas
 from app.store.sql.connection.errors import DATABASE_ERRORS
 from app.store.sql.models import Job
@@ -510,9 +511,9 @@ class Dispatcher:
     def _built(self, job: Job) -> JobTask | None:
         """Build the task of a claimed job; None: it cannot be started now, or has failed.
 
-        It has failed if its tables or its seed do not open. If the storage does not work, the job returns to
-        the queue. If the database does not respond, the next takeovers find a claim that nobody tracks, and
-        put the job back into the queue.
+        It has failed if its tables or its seed do not open. If the storage does not work, or another replica
+        may have the master key, the job returns to the queue. If the database does not respond, the next
+        takeovers find a claim that nobody tracks, and put the job back into the queue.
         """
         self._starting.add(job.id)
         try:
@@ -526,10 +527,10 @@ class Dispatcher:
         except Exception as error:
             self._starting.discard(job.id)
             if self._may_start_later(job, error):
-                _log.warning("job %s returns to the queue: %s", job.id, failure_of(error).trace)
+                _log.warning("job %s returns to the queue: %s", job.id, _cause(error))
                 self._return_to_queue(job)
                 return None
-            _log.error("job %s cannot be started: %s", job.id, failure_of(error).trace)
+            _log.error("job %s cannot be started: %s", job.id, _cause(error))
             full = isinstance(error, OSError) and error.errno in NO_ROOM
             failure = failure_of(error) if full else Failure(INTERNAL_ERROR, _UNREADABLE)
             if isinstance(error, SeedBroken):
@@ -545,11 +546,18 @@ class Dispatcher:
             self._stores.audit.append(session, THE_SERVICE, "job.altered", job.id, now, "it did not run")
 
     def _may_start_later(self, job: Job, error: Exception) -> bool:
-        """Whether a job whose files cannot be opened now may be opened later."""
+        """Whether a job that cannot be opened now may be opened later, or by another replica."""
+        if (key_id := _missing_key(error)) is not None:
+            return job.attempt < MOST_ATTEMPTS and self._others_may_have(key_id)
         if self._storage.explains(error):
             return True
         is_passing = isinstance(error, OSError) and not isinstance(error, FileNotFoundError)
         return is_passing and job.attempt < MOST_ATTEMPTS
+
+    def _others_may_have(self, key_id: str) -> bool:
+        """Whether another replica may have a master key that this one lacks."""
+        with self._stores.database.read() as session:
+            return replicas.others_may_have(session, self._stores.lease.replica, key_id)
 
     def _return_to_queue(self, job: Job) -> None:
         """Put a claimed job that was not started back into the queue, and claim none for a while."""
@@ -586,6 +594,18 @@ class Dispatcher:
         """Call a function that takes little time apart from transactions: in a thread only if it has to."""
         started = self._stores.database.in_loop(function, *arguments)
         return await (self._in(threads, function, *arguments) if started is None else started)
+
+
+def _missing_key(error: Exception) -> str | None:
+    """Return the id of the master key without which a seed or a table does not open; None: another cause."""
+    broken = error.__cause__ if isinstance(error, SeedBroken) else error
+    return broken.key_id if isinstance(broken, KeyMissing) else None
+
+
+def _cause(error: Exception) -> str:
+    """Return the trace of an error for the log, without its message, but with the id of a missing key."""
+    trace, key_id = failure_of(error).trace, _missing_key(error)
+    return str(trace) if key_id is None else f"{trace}; the master key {key_id} is not among those given"
 
 
 def _is_small(job: Job, outcome: Outcome) -> bool:

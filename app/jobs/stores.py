@@ -282,12 +282,25 @@ def _for_caller(binding: Binding) -> Iterator[None]:
         ) from None
 
 
-def open_keys(settings: Settings, database: Database, chain: str = OPERATOR) -> tuple[Sealer, AuditTrail]:
+def open_keys(
+    settings: Settings, database: Database, chain: str = OPERATOR, create: bool = True
+) -> tuple[Sealer, AuditTrail]:
     """Open the sealer and the trail of an audit chain, with the keys that are stored sealed in the database.
+
+    Parameters
+    ----------
+    settings
+        Settings with the master keys or their file.
+    database
+        The database of the service's own keys.
+    chain
+        Name of the audit chain.
+    create
+        Whether to make a master key if there is none.
 
     Raises KeyUnreadable, SealBroken (none of the master keys has sealed them).
     """
-    masters = load_master_keys(settings)
+    masters = load_master_keys(settings, create)
     sealer = Sealer(masters)
     with database.write() as session:
         fingerprint = kept_key(session, sealer, FINGERPRINT, first_fingerprint_key(masters))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from app import __version__
 from app.settings import Settings, webhook_networks
-from app.store.crypto.sealing import SealBroken, Sealer, SealKeyMissing, SealUnbound
+from app.store.crypto.sealing import KeyMissing, SealBroken, Sealer, SealUnbound
 from app.store.sql import webhook_outbox
 from app.store.sql.db import Database
 from app.store.sql.models import Delivery
@@ -156,7 +156,7 @@ class Deliverer:
         except SealBroken as error:
             cause = _UNBOUND if isinstance(error, SealUnbound) else error
             _log.error("job %s: message %s is not sent: %s", delivery.job_id, delivery.id, cause)
-            if isinstance(error, SealKeyMissing):  # another replica may have it
+            if isinstance(error, KeyMissing):  # another replica may have it
                 return "failed", "the service could not send the message; its log names the cause"
             return "altered", "the message is not as the service wrote it; the service's log names the cause"
         except Exception as error:

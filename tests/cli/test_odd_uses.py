@@ -150,5 +150,6 @@ def test_a_home_that_cannot_be_used_is_named(desk: Desk, name: str, message: str
     ],
 )
 def test_administration_says_what_is_wrong(desk: Desk, given: list[str], code: int, message: str) -> None:
+    desk.call("keys", "own")  # the installation
     found, out, err = desk.call(*given)
     assert (found, out, message in err) == (code, "", True)

@@ -1,6 +1,7 @@
 """Write access to the database changes neither what an accepted job does nor where its result goes."""
 
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -8,12 +9,18 @@ import sqlalchemy as sa
 
 from app.__main__ import main
 from app.errors import AppError
+from app.job_kinds import own_runs
+from app.jobs import dispatcher
+from app.jobs.maintenance import storage_gate
 from app.jobs.maintenance.binding import _TEXT_WITHOUT_TERMS
+from app.store.crypto.sealing import Sealer
+from app.store.sql import replicas
 from app.store.sql.bindings import seed_binding, seed_binding_without_terms
 from app.store.sql.db import Database
-from app.store.sql.models import Job
+from app.store.sql.models import Job, Replica
 from tests.faults import doings
 from tests.faults.conftest import Running, in_folder, new_job, people
+from tests.faults.replicas import until
 from tests.faults.test_binding import SEED, VICTIM, Desk, write
 
 pytestmark = pytest.mark.faults
@@ -61,6 +68,55 @@ def test_a_queued_job_with_changed_terms_fails_and_is_noted(service: Running) ->
     with database.read() as session:
         lines = sa.text("SELECT subject FROM audit_lines WHERE action = 'job.altered'")
         assert set(session.scalars(lines)) == {job.id for job in (*queued, older)}
+    database.close()
+
+
+@pytest.mark.parametrize("opens_later", [True, False])
+def test_a_job_under_a_key_that_another_replica_may_have_returns_to_the_queue(
+    start: Callable[..., Running],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    opens_later: bool,
+) -> None:
+    """It fails as altered after its last attempt only; without such a replica it does so at once."""
+    monkeypatch.setattr(storage_gate, "_PAUSE_SECONDS", 0.05)
+    service, other = start(), Sealer([bytes(range(32))])
+    database = Database(service.settings)
+    monkeypatch.setattr(dispatcher, "MOST_ATTEMPTS", 1000 if opens_later else 4)
+
+    def queued() -> tuple[Job, bytes]:
+        """A job whose seed this replica cannot open, and its right value."""
+        held = service.submit(people(), seed=doings.HELD)
+        service.wait_until_held(held)
+        job = service.submit(people(10), seed=SEED)
+        with database.write() as session:
+            right = bytes(session.scalar(sa.select(Job.sealed_seed).where(Job.id == job.id)) or b"")
+        sealed = other.seal(SEED, seed_binding(job))
+        write(service, "UPDATE jobs SET sealed_seed = :sealed WHERE id = :id", sealed=sealed, id=job.id)
+        service.open_gate(held)
+        return job, right
+
+    job, _ = queued()
+    ended = service.end(job)
+    assert ((ended.error or {})["code"], ended.attempt) == ("job_altered", 1)
+
+    with database.write() as session:
+        lease_until = replicas.moment(session) + timedelta(minutes=10)
+        runs = own_runs().document() | {replicas.KEY_IDS: [other.key_id]}
+        folder_id = session.scalars(sa.select(Replica.folder_id)).one()
+        session.add(
+            Replica(id="f" * 12, lease_until=lease_until, key_id=other.key_id, folder_id=folder_id, runs=runs)
+        )
+    job, right = queued()
+    if opens_later:
+        until("the job has returned to the queue", lambda: service.get(job).attempt > 2)
+        write(service, "UPDATE jobs SET sealed_seed = :sealed WHERE id = :id", sealed=right, id=job.id)
+        assert service.end(job).state == "succeeded"
+        assert f"job {job.id} returns to the queue" in caplog.text
+        assert f"the master key {other.key_id} is not among those given" in caplog.text
+    else:
+        ended = service.end(job)
+        assert ((ended.error or {})["code"], ended.attempt) == ("job_altered", 4)
     database.close()
 
 

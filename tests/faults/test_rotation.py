@@ -122,6 +122,27 @@ def former_journal(folder: Path, *lines: tuple[str, bytes]) -> Path:
     return path
 
 
+@embedded
+def test_a_rotation_is_refused_while_a_service_seals_with_another_key(
+    start: Callable[..., Running], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The service does not know the new key: it would open nothing more."""
+    service = start(workers=1, key=as_setting(OLD))
+    job = service.run(people(), seed=SEED, retain_source=True)
+    home = service.settings.home
+    monkeypatch.setenv("ROWVEIL_HOME", str(home))
+    monkeypatch.setenv("ROWVEIL_KEY", as_setting(NEW, OLD).get_secret_value())
+    assert main(["rotate-keys"]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    old, new = Sealer([OLD]).key_id, Sealer([NEW]).key_id
+    assert f"seals with the master key {old}, and the first one given to this command is {new}" in err
+    assert "nothing was changed. Give every replica and this command the same keys" in err
+    assert service.end(service.loop.do(service.jobs.rerun(job.id))).reproduced is True
+    service.close()
+    assert main(["rotate-keys"]) == 0
+
+
 def test_a_header_that_a_power_cut_tore_is_written_again(tmp_path: Path) -> None:
     """The journal has every header before the first of them is touched."""
     access, rotating = stored_table(tmp_path / "blobs")

@@ -239,6 +239,7 @@ def test_a_folder_that_goes_to_another_database_is_not_swept_any_more(
     shared = deployment.shared = tmp_path / "shared"
     with deployment.running(shared_folder=str(shared), purge_interval="0.02") as client:
         job = job_on(client)
+        assert administer("keys", "own", home=str(second), shared_folder=str(shared)) == 0  # its database
         assert administer("adopt-storage", home=str(second), shared_folder=str(shared)) == 0
         orphan = shared / "blobs" / "aa" / ("aa" + "0" * 30)
         orphan.parent.mkdir(exist_ok=True)

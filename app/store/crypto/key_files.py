@@ -26,16 +26,26 @@ class KeyUnreadable(Exception):
     """A key is not 32 bytes in base64 or hex, or is not allowed in this mode."""
 
 
-def load_master_keys(settings: Settings) -> list[bytes]:
-    """Load the master keys; the first one seals. Creates the file (mode 0600) if there is none."""
+def load_master_keys(settings: Settings, create: bool = True) -> list[bytes]:
+    """Load the master keys; the first one seals.
+
+    If there is no file, ``create`` makes one (mode 0600); otherwise KeyUnreadable is raised.
+    """
     if settings.key is not None:
         return _random_keys(settings.key.get_secret_value().split(","), "ROWVEIL_KEY", settings)
+    if not create:
+        _require(settings.key_file, "ROWVEIL_KEY_FILE", settings)
     text = _read_or_make(settings.key_file, settings.mode == "production")
     return _random_keys(text.split(), str(settings.key_file), settings)
 
 
-def load_signing_key(settings: Settings) -> Ed25519PrivateKey:
-    """Load the Ed25519 key that signs manifests. Creates the file (mode 0600) if there is none."""
+def load_signing_key(settings: Settings, create: bool = True) -> Ed25519PrivateKey:
+    """Load the Ed25519 key that signs manifests.
+
+    If there is no file, ``create`` makes one (mode 0600); otherwise KeyUnreadable is raised.
+    """
+    if not create:
+        _require(settings.signing_key_file, "ROWVEIL_SIGNING_KEY_FILE", settings)
     text = _read_or_make(settings.signing_key_file, settings.mode == "production")
     (seed,) = _decoded(text.split()[:1], str(settings.signing_key_file))
     return Ed25519PrivateKey.from_private_bytes(seed)
@@ -68,6 +78,12 @@ def _random_keys(texts: Iterable[str], origin: str, settings: Settings) -> list[
             f"a key in {origin} is not random; mode 'production' needs one made by `{_KEY_COMMAND}`"
         )
     return keys
+
+
+def _require(path: Path, setting: str, settings: Settings) -> None:
+    """Raise KeyUnreadable if there is no file; mode 'production' has a message of its own for this."""
+    if settings.mode != "production" and not os.path.lexists(path):
+        raise KeyUnreadable(f"there is no key file {path}; set ROWVEIL_HOME or {setting} as for the service")
 
 
 def _read_or_make(path: Path, production: bool = False) -> str:

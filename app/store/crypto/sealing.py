@@ -45,6 +45,15 @@ class SealBroken(Exception):
     """A sealed value does not open: it was changed, moved or truncated, or its key is missing."""
 
 
+class KeyMissing(SealBroken):
+    """A sealed value names a master key that is not among those given."""
+
+    def __init__(self, key_id: str) -> None:
+        """``key_id``: hexadecimal id of the key."""
+        super().__init__(f"sealed under the master key {key_id}, which is not among the keys given")
+        self.key_id = key_id
+
+
 class SealUnbound(SealBroken):
     """A value is sealed as by an older version: to its place only, or without the terms of its job."""
 
@@ -86,10 +95,6 @@ def unbound_context(purpose: str, job_id: str) -> str:
 def webhook_context(job_id: str) -> str:
     """Return the context of a job's sealed webhook."""
     return f"job/{job_id}/webhook"
-
-
-class SealKeyMissing(SealBroken):
-    """A sealed value is under a master key that is not among those given."""
 
 
 class Sealer:
@@ -137,9 +142,7 @@ class Sealer:
             raise SealBroken("a sealed value of an unknown version")
         cipher = self._ciphers.get(sealed[_KEY_ID])
         if cipher is None:
-            raise SealKeyMissing(
-                f"sealed under the master key {sealed[_KEY_ID].hex()}, which is not among the keys given"
-            )
+            raise KeyMissing(sealed[_KEY_ID].hex())
         try:
             return cipher.decrypt(sealed[_NONCE], sealed[_BODY], sealed[:9] + written)
         except (InvalidTag, ValueError) as error:  # ValueError: truncated within the nonce

@@ -89,6 +89,41 @@ def check_after_crash(settings: Settings) -> None:
         raise DatabaseUnusable(f"the database {shown} is damaged: {fault}; {REMEDY}")
 
 
+def require_tables(settings: Settings) -> None:
+    """Check that the database exists and has tables; create nothing, not even the folder of its file.
+
+    Raises DatabaseUnusable, also if there is no such database; DatabaseAway.
+    """
+    try:
+        url = sa.make_url(settings.database_url)
+    except (sa.exc.ArgumentError, ValueError):
+        url = None  # which `Database` reports
+    file = _file_of(url) if url is not None else None
+    if url is not None and file is not None and not (file.is_file() and file.stat().st_size):
+        raise _no_database(url)
+    database = Database(settings)
+    try:
+        with _translated_migration(database), database.engine.connect() as connection:
+            if schema.current_revision(connection) is None:
+                raise _no_database(database.engine.url)
+    finally:
+        database.close()
+
+
+def _file_of(url: sa.URL) -> Path | None:
+    """Return the file of a SQLite database; None if it has none, or is addressed by a URI."""
+    if url.get_backend_name() != "sqlite" or not url.database or url.database.startswith(("file:", ":")):
+        return None
+    return Path(url.database)
+
+
+def _no_database(url: sa.URL) -> DatabaseUnusable:
+    return DatabaseUnusable(
+        f"there is no database at {shown_url(url)}; set ROWVEIL_HOME or ROWVEIL_DATABASE_URL as for the "
+        "service"
+    )
+
+
 def downgrade(
     settings: Settings, to: str, alone: bool = False, prepare: Callable[[Collection[str]], None] | None = None
 ) -> None:

@@ -33,6 +33,10 @@ _HELD_ONE = _HELD.where(_REPLICAS.c.id == sa.bindparam("replica"))
 _HELD_MANY = _HELD.where(_REPLICAS.c.id.in_(sa.bindparam("replicas", expanding=True)))
 
 
+KEY_IDS = "keys"
+"""Name of the ids of a replica's master keys in `Replica.runs`, where older versions ignore them."""
+
+
 class LeaseLost(Exception):
     """The replica's lease expired, and another replica has ended it."""
 
@@ -72,11 +76,19 @@ def register(
                 f"another replica seals with the master key {other.key_id}, which is not among those given: "
                 "give all replicas the same ROWVEIL_KEY_FILE and ROWVEIL_SIGNING_KEY_FILE"
             )
+        known = (other.runs or {}).get(KEY_IDS)  # older versions do not say
+        if known is not None and replica.key_id not in known:
+            raise ReplicasDiffer(
+                f"another replica does not have the master key {replica.key_id}, with which this one would "
+                "seal: first give every replica the new key after the old one, and restart it; then put the "
+                "new key first. (The lease of a killed replica expires after ROWVEIL_LEASE_SECONDS)"
+            )
         if other.folder_id != replica.folder_id:
             raise ReplicasDiffer(
                 "another replica on this database keeps its buffers in another folder: give all of them the "
                 "same ROWVEIL_SHARED_FOLDER"
             )
+    replica.runs = None if replica.runs is None else {**replica.runs, KEY_IDS: sorted(key_ids)}
     replica.lease_until = moment(session) + timedelta(seconds=seconds)
     session.add(replica)
     session.flush()
@@ -135,6 +147,20 @@ def alive(session: Session) -> set[str]:
 def working(session: Session) -> set[str]:
     """Return the replicas whose lease has not expired."""
     return set(session.scalars(sa.select(Replica.id).where(Replica.lease_until > moment(session))))
+
+
+def other_keys(session: Session, key_id: str) -> list[str]:
+    """Return the ids of the master keys that replicas with a valid lease seal with, except ``key_id``."""
+    found = sa.select(Replica.key_id).where(Replica.lease_until > moment(session), Replica.key_id != key_id)
+    return sorted(set(session.scalars(found)))
+
+
+def others_may_have(session: Session, replica_id: str, key_id: str) -> bool:
+    """Whether another replica with a valid lease has a master key, or does not say which ones it has."""
+    others = sa.select(Replica.runs).where(Replica.lease_until > moment(session), Replica.id != replica_id)
+    return any(
+        runs is None or KEY_IDS not in runs or key_id in runs[KEY_IDS] for runs in session.scalars(others)
+    )
 
 
 def living_runs(session: Session) -> list[Runs] | None:

@@ -29,6 +29,11 @@ def kept_key(session: Session, sealer: Sealer, name: str, first: bytes) -> bytes
     return sealer.open(sealed, context_of(name))
 
 
+def has_kept_keys(session: Session) -> bool:
+    """Whether the database has a key of the service, so that its master key has been made."""
+    return session.scalar(sa.select(sa.exists().where(KeptKey.name != ""))) is True
+
+
 def context_of(name: str) -> str:
     """Return the context of a sealed service key."""
     return f"kept/{name}/key"

@@ -66,6 +66,16 @@ def test_making_settings_touches_nothing(tmp_path: Path) -> None:
         ("engine", "cluster", "unknown engine 'cluster'"),
         ("auth", "maybe", "unknown auth 'maybe'"),
         ("home", "", "names no folder; unset the variable"),
+        ("host", "", "names no address; unset the variable for 127.0.0.1"),
+        ("shared_folder", "", "names no folder; unset the variable for the home"),
+        ("key_file", "", "names no file; unset the variable"),
+        ("signing_key_file", "", "names no file; unset the variable"),
+        ("metrics_key_file", "", "names no file; unset the variable"),
+        ("tls_key_file", "", "names no file; unset the variable"),
+        ("lease_seconds", "inf", "finite number"),
+        ("shutdown_grace", "nan", "finite number"),
+        ("slow_unit_factor", "inf", "finite number"),
+        ("caller_request_rate", "inf", "finite number"),
         ("workers", "0", "greater than or equal to 1"),
         ("slow_unit_factor", "0.5", "must be 0, or at least 1"),
         ("unit_repeats", "-1", "greater than or equal to 0"),
@@ -78,6 +88,40 @@ def test_what_does_not_fit_is_refused(
     monkeypatch.setenv(f"ROWVEIL_{name.upper()}", value)
     with pytest.raises(ValidationError, match=message):
         Settings()
+
+
+TIMES = [
+    name
+    for name, description in field_descriptions(Settings).items()
+    if "econds" in description.split(".")[0] and not description.startswith("Bytes")
+]
+
+
+def test_every_time_is_found() -> None:
+    assert {"buffer_ttl", "result_retention", "lease_seconds", "shutdown_grace", "job_time_limit"} < set(
+        TIMES
+    )
+    assert {"idempotency_ttl", "webhook_retention", "keep_alive_seconds", "purge_interval"} < set(TIMES)
+
+
+@pytest.mark.parametrize("name", TIMES)
+@pytest.mark.parametrize("value", ["inf", "nan", "1e12", "3153600001"])
+def test_a_time_is_finite_and_at_most_100_years(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    """A longer one would fail where it is added to a date, or given to a timer, such as in each upload."""
+    monkeypatch.setenv(f"ROWVEIL_{name.upper()}", value)
+    with pytest.raises(
+        ValidationError, match=r"must be at most 3153600000 seconds|finite|valid integer|than or equal to 60"
+    ):
+        Settings()
+
+
+def test_a_time_of_100_years_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in set(TIMES) - {"webhook_timeout"}:
+        monkeypatch.setenv(f"ROWVEIL_{name.upper()}", "3153600000")
+    settings = Settings()
+    assert settings.buffer_ttl == settings.lease_seconds == 3153600000
 
 
 def test_a_cluster_is_reached_over_tls_unless_it_is_a_test(monkeypatch: pytest.MonkeyPatch) -> None:

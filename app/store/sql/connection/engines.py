@@ -61,6 +61,11 @@ def shown_url(url: sa.URL) -> str:
     return sa.URL.create(url.drivername, url.username, None, host, url.port, name).render_as_string()
 
 
+def shown_address(address: str) -> str:
+    """Return a valid address of a database as `shown_url`."""
+    return shown_url(sa.make_url(address))
+
+
 def shown_cause(error: sa.exc.DBAPIError, url: sa.URL) -> str:
     """Return the driver's message; it names the host, which has a part of the password: see `shown_url`."""
     misread = any("@" in part for part in (url.host or "", url.database or "")) and url.host

@@ -83,8 +83,9 @@ def test_it_takes_back_what_rows_name_and_says_what_is_missing(
 def test_it_gives_a_folder_to_a_database_that_starts_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Neither is there yet; and after a folder was lost with its mark."""
+    """Neither has an id yet; and after a folder was lost with its mark."""
     monkeypatch.setenv("ROWVEIL_HOME", str(tmp_path))
+    assert main(["keys", "create", "--name", "ann"]) == 0  # an installation before its first start
     assert main(["adopt-storage"]) == 0
     Stores.open(Settings()).close()
     (tmp_path / "deployment").unlink()

@@ -135,6 +135,36 @@ def test_a_cancel_is_seen_by_who_works_on_the_job(database: Database) -> None:
     assert not found(database, queued).cancel_requested
 
 
+def test_a_replica_is_refused_that_would_seal_with_a_key_which_a_live_one_does_not_have(
+    database: Database,
+) -> None:
+    """Such as after a change of the master key in one step: the other would take its jobs for altered."""
+
+    def register_with(name: str, *keys: str) -> None:
+        replica = Replica(id=name * 12, key_id=keys[0], folder_id="folder", runs={"revisions": {}})
+        with database.write() as session:
+            replicas.register(session, replica, 60, set(keys))
+
+    register_with("a", "old")
+    with pytest.raises(replicas.ReplicasDiffer, match="does not have the master key new"):
+        register_with("b", "new", "old")
+    for name in "bc":
+        register_with(name, "old", "new")
+    with database.write() as session:
+        assert replicas.other_keys(session, "old") == []
+        assert replicas.other_keys(session, "new") == ["old"]
+        replicas.remove(session, "a" * 12)
+    register_with("d", "new", "old")
+    with database.write() as session:
+        assert replicas.other_keys(session, "old") == ["new"]
+        for name in "bc":
+            replicas.remove(session, name * 12)
+    register_with("e", "new")
+    with database.write() as session:  # a version that does not say which keys it has
+        session.execute(sa.update(Replica).values(runs=None))
+    register_with("f", "newer", "new")
+
+
 def test_replicas_of_other_keys_or_another_folder_are_refused(database: Database) -> None:
     register(database, "a" * 12)
     with (

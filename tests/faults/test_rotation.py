@@ -301,6 +301,7 @@ def test_code_in_a_worker_writes_no_file_by_the_journal_of_a_rotation(
     program.write_text("print('as its author wrote it')\n")
     monkeypatch.setenv("ROWVEIL_HOME", str(home))
     monkeypatch.setenv("ROWVEIL_KEY", as_setting(NEW, OLD).get_secret_value())
+    assert main(["migrate"]) == 0
     forged = f"{program} {b'import os#'.hex()}\n".encode()
     paths = [str(home / "reseal.journal"), str(home / "blobs" / "reseal.journal")]
     found = run_in_worker(

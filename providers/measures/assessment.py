@@ -13,9 +13,9 @@ from threadpoolctl import threadpool_limits
 
 from providers.measures import MEASURES
 from providers.measures.chart_data import chart_data
+from providers.measures.extremes import caution
 from providers.measures.shared import options
 from providers.measures.shared.comparison import Comparison, Release
-from providers.measures.shared.extremes import caution
 from providers.measures.shared.finding import BEYOND_FLOAT64, Finding, NotApplicable
 from providers.measures.shared.options import MeasureOptions
 from providers.progress import Progress, no_progress, sub_progress

@@ -235,7 +235,7 @@ def test_what_an_alert_waits_for_is_counted_from_nought_on(watched: WatchedServi
     codes = {*CODES, "other"}
     services = (*PROVIDERS, MEASURES, FRONTIER, ATTACKS)
     failures = {(code, service, "failed") for service in services for code in codes}
-    results = {(result,) for result in ("delivered", "refused", "gone", "given_up", "retried")}
+    results = {(result,) for result in ("delivered", "refused", "gone", "given_up", "altered", "retried")}
     assert {("rowveil_jobs_ended_total", labels) for labels in failures} <= series
     assert {("rowveil_webhook_attempts_total", labels) for labels in results} <= series
     refusals = {("rowveil_authentication_failures_total", (reason,)) for reason in AUTHENTICATION_FAILURES}
@@ -261,7 +261,7 @@ def test_no_label_grows_with_what_callers_send(watched: WatchedService) -> None:
         "code": {*CODES, "none", "other"},
         "priority": set(PRIORITIES),
         "limit": {"jobs", "rows", "bytes", "buffer_bytes", "requests"},
-        "result": {"delivered", "refused", "gone", "given_up", "retried", *UPLOAD_RESULTS},
+        "result": {"delivered", "refused", "gone", "given_up", "altered", "retried", *UPLOAD_RESULTS},
         "reason": {*AUTHENTICATION_FAILURES, *REASONS},
         "pool": {"connections", "workers"},
         "folder": {"home", "shared"},

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from providers.arrays import Float64Array, Int32Array
-from providers.errors import SourceError
+from providers.measures.shared.finding import NotApplicable
 from providers.tables.columns import combined, null_mask, words_of
 from providers.tables.encodings import plain
 from providers.tables.equality import equality_codes
@@ -186,14 +186,17 @@ class Column:
 
 
 def column_of(name: str, source: pa.ChunkedArray, destination: pa.ChunkedArray, categorical: bool) -> Column:
-    """Build the column of a field whose types compare (see `not_measurable`)."""
+    """Build the column of a field whose types compare (see `not_measurable`).
+
+    Raises NotApplicable: timestamps of two units have no common one.
+    """
     one, two = plain_column(source), plain_column(destination)
     kind = kind_of(source.type)
     assert kind is not None  # noqa: S101 - checked by `not_measurable`
     if kind == "time" and is_numeric(two.type):
         one, kind = one.cast(pa.int32()), "number"  # dates in the source, numbers of days in the destination
     if pa.types.is_timestamp(one.type) and one.type != two.type:
-        one, two = _in_one_unit(name, one, two)
+        one, two = _in_one_unit(one, two)
     column = Column(name, "category" if categorical else kind, {"source": one, "destination": two})
     if column.kind != "category" and one.type == two.type and _is_whole(one.type):
         column.offset = min(
@@ -205,19 +208,16 @@ def column_of(name: str, source: pa.ChunkedArray, destination: pa.ChunkedArray, 
 _UNITS = ("s", "ms", "us", "ns")
 
 
-def _in_one_unit(
-    name: str, one: pa.ChunkedArray, two: pa.ChunkedArray
-) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
-    """Return both timestamps in the finer of their units and the first one's zone. Raises SourceError."""
+def _in_one_unit(one: pa.ChunkedArray, two: pa.ChunkedArray) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
+    """Return both timestamps in the finer of their units and the first one's zone. Raises NotApplicable."""
     unit = max(one.type.unit, two.type.unit, key=_UNITS.index)
     common = pa.timestamp(unit, one.type.tz)
     try:
         return one.cast(common), two.cast(common)
     except pa.ArrowInvalid:
-        raise SourceError(
-            f"field '{name}' is {one.type} in the source and {two.type} in the destination, and has times "
-            f"beyond the range of {common}: convert both to one unit",
-            "/destination",
+        raise NotApplicable(
+            f"its type is {one.type} in the source and {two.type} in the destination, and it has times "
+            f"beyond the range of {common}: convert both to one unit"
         ) from None
 
 

@@ -17,7 +17,6 @@ from providers.measures.shared.block_sums import correlations
 from providers.measures.shared.columns import SIDES, Column, Side, column_of, not_measurable
 from providers.measures.shared.finding import NotApplicable
 from providers.measures.shared.options import MeasureOptions
-from providers.measures.shared.ranks import MISSING, doubled_ranks
 from providers.measures.shared.roles import roles_of
 from providers.measures.shared.sampling import sample_rows
 from providers.neighbours.closest_record import Closest, closest
@@ -25,6 +24,7 @@ from providers.neighbours.points import Points, encode
 from providers.params import Params
 from providers.progress import Progress, no_progress
 from providers.randomness.chacha20 import Stream
+from providers.tables.ranks import MISSING, doubled_ranks
 
 BLOCK_ROWS = 1 << 15
 """Rows of a block of a matrix. The blocks cut the sums, so that another size changes their last digits."""
@@ -86,8 +86,11 @@ class Comparison:
             categorical = name in options.categorical_fields
             reason = not_measurable(source.schema.field(name), destination.schema.field(name), categorical)
             if reason is None:
-                column = column_of(name, source.column(name), destination.column(name), categorical)
-                self.columns[name] = column
+                try:
+                    column = column_of(name, source.column(name), destination.column(name), categorical)
+                    self.columns[name] = column
+                except NotApplicable as error:
+                    self.left_out[name] = str(error)
             else:
                 self.left_out[name] = reason
         if release.service is None and not options.fields:

@@ -11,7 +11,6 @@ import pytest
 
 from providers.attacks.thresholds import Bounds, Thresholds
 from providers.attacks.verdict import STATES
-from providers.errors import SourceError
 from providers.measures import MEASURES
 from providers.measures.assessment import MeasureOptions, Release, assess
 from providers.measures.meanings import MEANINGS
@@ -317,11 +316,12 @@ def test_timestamps_of_different_units_are_compared(zone: str | None) -> None:
     assert shares[3][:2] == shares[1][:2]
 
 
-def test_timestamps_beyond_the_finer_unit_are_refused() -> None:
+def test_timestamps_beyond_the_finer_unit_are_not_judged() -> None:
     before = pa.table({"born": pa.array([0, 10**12], pa.timestamp("s"))})
     after = pa.table({"born": pa.array([0, 10**12], pa.timestamp("ns"))})
-    with pytest.raises(SourceError, match="field 'born' is timestamp\\[s\\] in the source"):
-        assess(Release(before, after), MeasureOptions(), measures_stream(bytes(32)))
+    found = assess(Release(before, after), MeasureOptions(), measures_stream(bytes(32)))
+    assert found.unjudged == ["born"]
+    assert "beyond the range of timestamp[ns]" in found.left_out["fields.born"]
 
 
 def test_attacks_decide_if_there_are_some() -> None:

@@ -31,6 +31,8 @@ UNUSUAL = {"content-type": "application/json; charset=utf-8", "x-request-id": "o
 class NoJobs(SimpleNamespace):
     """A service that refuses every job, so that no worker is needed."""
 
+    may_read = True
+
     def on_behalf_of(self, caller: Any) -> "NoJobs":
         return self
 

@@ -462,14 +462,15 @@ class AttackDetails(ResponseModel):
     intruder: str | SkipJsonSchema[None] = None
     """Strongest of the intruders, by the name of the member that describes it."""
     used: list[str] | SkipJsonSchema[None] = None
-    """Fields that the strongest intruder used, if only those that no released row has changed."""
+    """Fields that the strongest intruder used, if only the unchanged ones: those that at most 5 % of the
+    released rows have changed."""
     nearest: AttackRun | SkipJsonSchema[None] = None
     """Intruder who takes the value of the nearest released row."""
     model: AttackRun | SkipJsonSchema[None] = None
     """Intruder who trains a model on the release."""
     nearest_unchanged: AttackRun | SkipJsonSchema[None] = None
-    """The same as `nearest`, by those of the known fields alone that no released row has changed. Absent if
-    these are none or all of them."""
+    """The same as `nearest`, by those of the known fields alone that at most 5 % of the released rows have
+    changed. Absent if these are none or all of them."""
     model_unchanged: AttackRun | SkipJsonSchema[None] = None
     """The same as `model`, by the unchanged known fields alone."""
     all_fields: AttackRun | SkipJsonSchema[None] = None

@@ -2,7 +2,7 @@
 
 Two intruders guess the secret of each attacked row: one takes the value of the nearest released row, the
 other trains a gradient-boosted model on the release. Guesses of numbers are right within a relative
-tolerance. Where the release left some of the known fields unchanged in every row, both also attack with these
+tolerance. Where the release left some of the known fields nearly unchanged, both also attack with these
 alone, because the changed ones are noise.
 """
 

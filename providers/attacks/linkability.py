@@ -8,7 +8,7 @@ The baseline is the same with the second set of fields of another person: what t
 give without the link between the sets. If many released rows are equally near by both sets, as with a few
 categories, both searches often choose the same one.
 
-Where the release left some of the fields unchanged in every row, an intruder with these alone attacks as
+Where the release left some of the fields nearly unchanged, an intruder with these alone attacks as
 well.
 """
 
@@ -53,7 +53,7 @@ def other_rows(tables: AttackTables) -> Int64Array:
 
 
 def unchanged_sets(tables: AttackTables, linked: Sequence[Sequence[str]]) -> Sequence[Sequence[str]] | None:
-    """Return two sets of the fields that every released row has unchanged; None if that is no other pair.
+    """Return two sets of the fields that the release has nearly unchanged; None if that is no other pair.
 
     Fields of the option `linked` stay in their sets. By default the unchanged known fields alone are split,
     so that an additional field that the release changed alters nothing.

@@ -3,7 +3,7 @@
 The intruder claims that a row was in the source if a released row is closer to it than to most rows that
 were not. The rule is made on one half of the control rows, so that one in twenty of them is claimed
 wrongly; the other half and the rows of the source are attacked. Where the release left some of the fields
-unchanged in every row, an intruder who compares these alone attacks as well.
+nearly unchanged, an intruder who compares these alone attacks as well.
 """
 
 from collections.abc import Sequence

@@ -37,6 +37,10 @@ LEAST_ATTACKS = 100
 """Number of attacks of each kind below which no table size brings it."""
 
 
+MOST_CHANGED = 0.05
+"""Share of rows up to which a field that differs from the source counts as unchanged."""
+
+
 @dataclass(frozen=True, slots=True)
 class MethodUsed:
     """Service that made a release, with its parameters, which an intruder is assumed to know."""
@@ -228,9 +232,10 @@ class AttackTables:
     # ------------------------------------------------------------------------------- unchanged fields
 
     def unchanged_among(self, fields: Sequence[str]) -> list[str]:
-        """Return those of the fields that are unchanged in every row of the release, if not all are.
+        """Return those of the fields of which the release has changed few values, if not all are.
 
-        An intruder who looks for a row ignores the other ones: exchanged values are noise. Empty also if the
+        An intruder who looks for a row ignores the other ones: exchanged values are noise. Fields that differ
+        in a few rows stay, so that a single suppressed value does not hide this intruder. Empty also if the
         source row of each released row is not known.
         """
         if not self.aligned or not self.release.num_rows:
@@ -243,10 +248,10 @@ class AttackTables:
             rows = slice(None) if self.origin is None else self.origin
             if self.is_number(name):
                 before, after = self.numbers(name, "source")[rows], self.numbers(name, "release")
-                same = np.array_equal(before, after, equal_nan=True)
+                different = (before != after) & ~(np.isnan(before) & np.isnan(after))
             else:
-                same = np.array_equal(self.codes(name, "source")[rows], self.codes(name, "release"))
-            self._unchanged[name] = same
+                different = self.codes(name, "source")[rows] != self.codes(name, "release")
+            self._unchanged[name] = bool(np.mean(different) <= MOST_CHANGED)
         return self._unchanged[name]
 
     # ------------------------------------------------------------------------------------------ values

@@ -117,6 +117,23 @@ def test_nothing_is_tried_twice_without_unchanged_fields(aligned: bool) -> None:
         assert set(result_of(figures, "linkability").details) == {"linked", "neighbours"}
 
 
+@pytest.mark.parametrize(("altered", "is_found"), [(1, True), (40, True), (41, False)])
+def test_a_few_altered_values_do_not_hide_an_intruder(altered: int, is_found: bool) -> None:
+    """One suppressed value would otherwise make an intruder with more knowledge look weaker again."""
+    source, control = persons(800, 1), persons(400, 2)
+    release = swapped(source, CHANGED)
+    incomes = [income + 0.5 * (row < altered) for row, income in enumerate(release["income"].to_pylist())]
+    place = release.schema.get_field_index("income")
+    release = release.set_column(place, "income", pa.array(incomes))
+    options: dict[str, Any] = {"known": (*CHANGED, "income"), "secret": ("diagnosis",), "attacks": 400}
+    figures = attacked(source, release, control, **options)
+    found = figures.attacks["inference"]
+    assert isinstance(found, dict)
+    assert ("nearest_unchanged" in found["diagnosis"].details) == is_found
+    [state] = [each.state for each in judge(figures, Thresholds()).attacks if each.attack == "inference"]
+    assert (state == "high") == is_found
+
+
 def test_unchanged_fields_are_those_of_the_twin() -> None:
     """With nulls, NaN, categories, and rows of the release in another order."""
     random = np.random.default_rng(5)

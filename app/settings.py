@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
+from pydantic import AfterValidator, Field, SecretStr, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from app.references import Reference, ReferenceRefused, parse_prefix, parse_prefixes
@@ -88,6 +88,19 @@ def is_issuer_address(url: str, loopback: bool = True) -> bool:
         return False
     plain = loopback and place.scheme == "http" and place.hostname in LOOPBACK
     return plain or (place.scheme == "https" and bool(place.hostname))
+
+
+_NO_FILE = "names no file; unset the variable for the default"
+
+_EMPTY = {
+    "home": "names no folder; unset the variable for ./var",
+    "shared_folder": "names no folder; unset the variable for the home",
+    "host": "names no address; unset the variable for 127.0.0.1, or set 0.0.0.0 for all IPv4 addresses",
+    **dict.fromkeys(("key_file", "signing_key_file", "metrics_key_file"), _NO_FILE),
+    **dict.fromkeys(("tls_ca_file", "tls_cert_file", "tls_key_file"), _NO_FILE),
+}
+"""Setting -> what an empty text is wrong about: a path takes it for the current folder, a socket for every
+address."""
 
 
 class Settings(BaseSettings):
@@ -358,43 +371,11 @@ class Settings(BaseSettings):
             }
         )
 
-    @field_validator("home", mode="before")
+    @field_validator(*_EMPTY, mode="before")
     @classmethod
-    def _is_a_folder(cls, value: Any) -> Any:
+    def _is_not_empty(cls, value: Any, info: ValidationInfo) -> Any:
         if value == "":
-            raise ValueError("an empty text names no folder; unset the variable for ./var")
-        return value
-
-    @field_validator("host", mode="before")
-    @classmethod
-    def _is_an_address(cls, value: Any) -> Any:
-        if value == "":  # a socket takes it for every address
-            raise ValueError(
-                "an empty text names no address; unset the variable for 127.0.0.1, or set 0.0.0.0 for all "
-                "IPv4 addresses"
-            )
-        return value
-
-    @field_validator("shared_folder", mode="before")
-    @classmethod
-    def _is_a_shared_folder(cls, value: Any) -> Any:
-        if value == "":
-            raise ValueError("an empty text names no folder; unset the variable for the home")
-        return value
-
-    @field_validator(
-        "key_file",
-        "signing_key_file",
-        "metrics_key_file",
-        "tls_ca_file",
-        "tls_cert_file",
-        "tls_key_file",
-        mode="before",
-    )
-    @classmethod
-    def _is_a_file(cls, value: Any) -> Any:
-        if value == "":  # a path takes it for the current folder
-            raise ValueError("an empty text names no file; unset the variable for the default")
+            raise ValueError(f"an empty text {_EMPTY[str(info.field_name)]}")
         return value
 
     @field_validator("kernel_cpu")

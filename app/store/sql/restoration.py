@@ -15,6 +15,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from app.settings import Settings
+from app.store.blobs.folder_flush import flush_folder
 from app.store.sql.audit.anchor import remove_anchors
 from app.store.sql.connection.errors import DatabaseUnusable
 
@@ -76,9 +77,9 @@ def restore_database(settings: Settings, backup: Path) -> Restoration:
         removed = [path for suffix in _COMPANIONS if (path := _companion(database, suffix)).exists()]
         for path in removed:
             path.unlink()
-        _sync(database.parent)  # the old log must not come back next to the new database
+        flush_folder(database.parent)  # the old log must not come back next to the new database
         draft.rename(database)
-        _sync(database.parent)
+        flush_folder(database.parent)
     finally:
         for path in (draft, *(_companion(draft, suffix) for suffix in _COMPANIONS)):
             with suppress(OSError):
@@ -91,7 +92,10 @@ def _companion(database: Path, suffix: str) -> Path:
 
 
 def _copy(backup: Path, draft: Path) -> None:
-    """Copy a backup and its write-ahead log, readable by the user only."""
+    """Copy a backup and its write-ahead log, readable by the user only, and flush them to the disk.
+
+    SQLite flushes what it writes into the copy itself.
+    """
     for suffix in _COMPANIONS:
         _companion(draft, suffix).unlink(missing_ok=True)
     for suffix in ("", "-wal", "-journal"):
@@ -105,6 +109,8 @@ def _copy(backup: Path, draft: Path) -> None:
             os.fdopen(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as copied,
         ):
             shutil.copyfileobj(given, copied, 1 << 20)
+            copied.flush()
+            os.fsync(copied.fileno())
 
 
 def _checked(draft: Path, backup: Path) -> int:
@@ -124,14 +130,4 @@ def _checked(draft: Path, backup: Path) -> int:
             (jobs,) = copied.execute("SELECT count(*) FROM jobs").fetchone()
     except sqlite3.Error as error:
         raise BackupUnusable(f"{backup} cannot be restored: {error}") from None
-    _sync(draft)
     return int(jobs)
-
-
-def _sync(path: Path) -> None:
-    """Flush a file, or the names in a folder, to the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

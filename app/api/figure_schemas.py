@@ -1,4 +1,4 @@
-"""Response models of the figures of a run: summary, figures of the service, details of attacks, charts.
+"""Response models of the figures of a run: summary, figures of the service, charts.
 
 They are schemas alone, as those of `app.api.measure_schemas` are.
 """
@@ -9,7 +9,7 @@ from pydantic import Field, JsonValue
 from pydantic.json_schema import SkipJsonSchema
 
 from app.api import measure_schemas, survey_schemas
-from app.api.report_schemas import AttackRisk, GuaranteeDescription, ResponseModel, SuccessCount
+from app.api.report_schemas import GuaranteeDescription, ResponseModel
 
 
 class GroupSizes(ResponseModel):
@@ -417,132 +417,6 @@ class RankedFigure(ResponseModel):
     interval_covers: str | SkipJsonSchema[None] = None
     """Causes of error that the intervals of points cover, such as `rows and seeds`: the choice of rows like
     these (`rows`), the draws of the measure (`draws`), the seeds of the runs. Absent without intervals."""
-
-
-class AttackRun(ResponseModel):
-    """One of several intruders of an attack."""
-
-    attack: SuccessCount
-    control: SuccessCount | SkipJsonSchema[None] = None
-    baseline: SuccessCount | SkipJsonSchema[None] = None
-    risk: AttackRisk | SkipJsonSchema[None] = None
-    fields: list[str] | SkipJsonSchema[None] = None
-    """Fields that the intruder used, if not all that are known."""
-
-
-class ComposedAttack(SuccessCount):
-    """One attack on several releases together."""
-
-    baseline: float
-    """Rate by guessing."""
-    curve: dict[str, float]
-    """Number of releases -> rate."""
-    tolerance: float | SkipJsonSchema[None] = None
-    r_squared: dict[str, float] | SkipJsonSchema[None] = None
-    """Number of releases -> share of the variance that the guesses explain."""
-
-
-class SegmentsSolved(ResponseModel):
-    """Segments by the way in which linear programming guessed them."""
-
-    solved: int
-    interpolated: int
-    copied: int
-
-
-class AttackDetails(ResponseModel):
-    """Further figures of an attack: each attack has some of them."""
-
-    control_rows: int | SkipJsonSchema[None] = None
-    isolated_in_control: int | SkipJsonSchema[None] = None
-    """Predicates that match exactly one control row."""
-    linked: list[list[str]] | SkipJsonSchema[None] = None
-    """Known fields of each of the two linked tables, as the strongest intruder used them."""
-    neighbours: int | SkipJsonSchema[None] = None
-    intruder: str | SkipJsonSchema[None] = None
-    """Strongest of the intruders, by the name of the member that describes it."""
-    used: list[str] | SkipJsonSchema[None] = None
-    """Fields that the strongest intruder used, if only the unchanged ones: those that at most 5 % of the
-    released rows have changed."""
-    nearest: AttackRun | SkipJsonSchema[None] = None
-    """Intruder who takes the value of the nearest released row."""
-    model: AttackRun | SkipJsonSchema[None] = None
-    """Intruder who trains a model on the release."""
-    nearest_unchanged: AttackRun | SkipJsonSchema[None] = None
-    """The same as `nearest`, by those of the known fields alone that at most 5 % of the released rows have
-    changed. Absent if these are none or all of them."""
-    model_unchanged: AttackRun | SkipJsonSchema[None] = None
-    """The same as `model`, by the unchanged known fields alone."""
-    all_fields: AttackRun | SkipJsonSchema[None] = None
-    """Linkability and membership: intruder who uses all fields, if another one uses the unchanged alone."""
-    unchanged_fields: AttackRun | SkipJsonSchema[None] = None
-    """Linkability and membership: intruder who uses the unchanged fields alone."""
-    area_under_curve: float | SkipJsonSchema[None] = None
-    fields: list[str] | SkipJsonSchema[None] = None
-    known_rows: int | SkipJsonSchema[None] = None
-    """Rows that the intruder knows."""
-    rate: float | SkipJsonSchema[None] = None
-    rates: list[float] | SkipJsonSchema[None] = None
-    mechanism: str | SkipJsonSchema[None] = None
-    selection_by_risk: bool | SkipJsonSchema[None] = None
-    """Whether the intruder computes from the release which rows the run selected by risk."""
-    rows_not_exchanged: int | SkipJsonSchema[None] = None
-    without_known_rows: int | SkipJsonSchema[None] = None
-    """Successes of an intruder who knows no rows."""
-    certain: int | SkipJsonSchema[None] = None
-    certain_and_right: int | SkipJsonSchema[None] = None
-    mean_belief: float | SkipJsonSchema[None] = None
-    exact: int | bool | SkipJsonSchema[None] = None
-    """Re-identification: number of values found exactly. Recovery: whether values must be found exactly."""
-    moved: list[list[str]] | SkipJsonSchema[None] = None
-    """Known fields that were moved together."""
-    stayed: list[str] | SkipJsonSchema[None] = None
-    """Known fields that kept their values."""
-    median_candidates: float | SkipJsonSchema[None] = None
-    without_the_rule: int | SkipJsonSchema[None] = None
-    """Successes of an intruder who does not know the rule."""
-    rows: int | SkipJsonSchema[None] = None
-    tolerance: float | SkipJsonSchema[None] = None
-    tolerance_in_deviations: float | SkipJsonSchema[None] = None
-    r_squared: float | SkipJsonSchema[None] = None
-    """Share of the variance that the guesses explain."""
-    r_squared_by_field: dict[str, float] | SkipJsonSchema[None] = None
-    fitted_rows: int | SkipJsonSchema[None] = None
-    tried_rows: int | SkipJsonSchema[None] = None
-    quantiles: int | SkipJsonSchema[None] = None
-    within_tolerance: int | SkipJsonSchema[None] = None
-    mean_error: float | SkipJsonSchema[None] = None
-    mean_error_in_deviations: float | SkipJsonSchema[None] = None
-    segments: SegmentsSolved | SkipJsonSchema[None] = None
-    known: list[str] | SkipJsonSchema[None] = None
-    k: int | SkipJsonSchema[None] = None
-    q: float | SkipJsonSchema[None] = None
-    mean_receivers: float | SkipJsonSchema[None] = None
-    """Mean number of rows that a row may have given its value to."""
-    by: str | SkipJsonSchema[None] = None
-    """Strongest attack on several releases."""
-    releases: int | SkipJsonSchema[None] = None
-    one_release: SuccessCount | SkipJsonSchema[None] = None
-    gain_over_one_release: AttackRisk | SkipJsonSchema[None] = None
-    curve: dict[str, float] | SkipJsonSchema[None] = None
-    """Number of releases -> rate of the strongest attack."""
-    attacks: dict[str, ComposedAttack] | SkipJsonSchema[None] = None
-    left_out: dict[str, str] | SkipJsonSchema[None] = None
-    """Attack -> reason why it does not apply."""
-
-
-class RiskBounds(ResponseModel):
-    """Risks above which an attack is elevated and high."""
-
-    elevated: float
-    high: float
-
-
-class RiskThresholds(RiskBounds):
-    """Risks above which attacks are elevated and high."""
-
-    attacks: dict[str, RiskBounds]
-    """Attack -> its own bounds, where they differ."""
 
 
 class CellCounts(ResponseModel):

@@ -68,6 +68,8 @@ def _without_nulls(value: Any) -> Any:
 
 _FIGURES = "app.api.figure_schemas"
 
+_ATTACKS = "app.api.attack_schemas"
+
 _RankedFigures = Annotated[dict[str, JsonValue], SchemaOf(_FIGURES, "RankedFigure", by_name=True)]
 
 
@@ -294,7 +296,7 @@ class AttackResult(ResponseModel):
     note: str | SkipJsonSchema[None] = None
     """Limit of the attack that a reader must know."""
     details: Annotated[
-        dict[str, JsonValue], BeforeValidator(_without_nulls), SchemaOf(_FIGURES, "AttackDetails")
+        dict[str, JsonValue], BeforeValidator(_without_nulls), SchemaOf(_ATTACKS, "AttackDetails")
     ] = Field(default={})
     """Further figures."""
 
@@ -330,7 +332,7 @@ class AttackVerdict(ResponseModel):
     """Sentences about the attacks that decide, the worst first, then about secrets that are not judged."""
     attacks: list[AttackState]
     """State of each attack, the worst first."""
-    thresholds: Annotated[dict[str, JsonValue], SchemaOf(_FIGURES, "RiskThresholds")]
+    thresholds: Annotated[dict[str, JsonValue], SchemaOf(_ATTACKS, "RiskThresholds")]
     """Risks above which an attack is `elevated` and `high`, and those of single attacks that differ."""
 
 

@@ -9,6 +9,7 @@ import resource
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from functools import partial
 from types import FrameType
@@ -35,6 +36,11 @@ _BACKLOG = 2048
 """Connections that wait to be accepted."""
 _HOME_SECONDS = 5.0
 """Time for which a start waits for API processes whose service was killed, and which are about to end."""
+
+_STOP_SECONDS = 20.0
+"""Longest time of a stop after `Settings.shutdown_grace`; then the process ends, whatever it waits for."""
+_KILL_SECONDS = 2.0
+"""Further time after which the supervisor kills an API process that could not end itself."""
 
 _OTHER_FILES = 512
 """File descriptors of the service other than a connection and a table per caller: database, workers, logs."""
@@ -69,15 +75,18 @@ class AnnouncingServer(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stop claiming jobs as soon as the signal arrives, and let streams and waiting requests end.
 
-        A start that waits for the database or the bucket gives up.
+        A start that waits for the database or the bucket gives up. A stop that waits for something that does
+        not respond is ended after `_STOP_SECONDS` and the grace time.
         """
         super().handle_exit(sig, frame)
-        self._process.stopping = True
-        app = self.config.app
+        app, loop = self.config.app, asyncio.get_running_loop()
         assert isinstance(app, FastAPI)
+        if not self._process.stopping:
+            self._process.stopping = True
+            loop.call_soon_threadsafe(_end_after, app.state.settings.shutdown_grace + _STOP_SECONDS)
         jobs = getattr(app.state, "jobs", None)
         if jobs is not None:
-            asyncio.get_running_loop().call_soon_threadsafe(jobs.begin_closing)
+            loop.call_soon_threadsafe(jobs.begin_closing)
 
     def _adopt(self, connection: socket.socket) -> None:
         """Serve a connection that the supervisor has accepted."""
@@ -107,6 +116,22 @@ class AnnouncingServer(uvicorn.Server):
             _print_ready(app.state.settings, self.servers[0].sockets[0])
         else:
             self._process.report_ready()
+
+
+def _end_after(seconds: float) -> None:
+    """End this process after some seconds, as a kill would, unless it has stopped before."""
+    timer = threading.Timer(seconds, _end_now, (seconds,))
+    timer.daemon = True
+    timer.start()
+
+
+def _end_now(seconds: float) -> None:
+    logging.getLogger("rowveil").error(
+        "the stop has not ended within %g s, since the database, the storage or a process does not respond: "
+        "the process ends now, and its running jobs start again when its lease has expired",
+        seconds,
+    )
+    os._exit(1)
 
 
 def _print_ready(settings: Settings, listener: socket.socket) -> None:
@@ -190,6 +215,7 @@ def _supervisor(settings: Settings, listeners: Sequence[socket.socket]) -> Super
         listeners,
         run_process,
         announce=partial(_print_ready, settings, listeners[0]),
+        stop_seconds=settings.shutdown_grace + _STOP_SECONDS + _KILL_SECONDS,
         prepare=prepare,
         forget=forget_process,
     )
@@ -258,8 +284,13 @@ def work(settings: Settings) -> int:
     async def until_signalled() -> None:
         kernels = KernelCompilation() if settings.compile_kernels else None
         serving = asyncio.ensure_future(serve_cluster(cluster_of(settings), settings.workers, kernels))
+
+        def stop() -> None:
+            if serving.cancel():
+                _end_after(_STOP_SECONDS)
+
         for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, serving.cancel)
+            asyncio.get_running_loop().add_signal_handler(number, stop)
         with contextlib.suppress(asyncio.CancelledError):
             await serving
 

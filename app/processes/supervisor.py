@@ -73,6 +73,7 @@ class Supervisor:
         listeners: Collection[socket.socket],
         run_process: Callable[[ApiProcess], int],
         announce: Callable[[], None],
+        stop_seconds: float,
         prepare: Callable[[], None] = _nothing,
         forget: Callable[[int], None] = _nothing_about,
     ) -> None:
@@ -88,6 +89,8 @@ class Supervisor:
             Runs an API process in a fork, and returns its exit code.
         announce
             Called once, when all processes are ready.
+        stop_seconds
+            Time after which a stop kills the processes that have not ended.
         prepare
             Called before each fork.
         forget
@@ -105,8 +108,9 @@ class Supervisor:
         self._opened = False
         """Whether a process has opened the stores."""
         self._stopping = False
-        self._stop_at = 0.0
-        """Time of the next request to end, while the service is stopping."""
+        self._stop_seconds = stop_seconds
+        self._stop_at = self._kill_at = 0.0
+        """Times of the next request to end, and of the kill, while the service is stopping."""
         self._code = 0
 
     def run(self) -> int:
@@ -220,6 +224,8 @@ class Supervisor:
 
     def _stop(self) -> None:
         """Accept no further connection, and let all processes end."""
+        if not self._stopping:
+            self._kill_at = time.monotonic() + self._stop_seconds
         self._stopping = True
         self._stop_at = 0.0
         for listener in self._listeners:
@@ -227,13 +233,14 @@ class Supervisor:
             listener.close()
 
     def _stop_at_intervals(self) -> None:
-        """Ask all processes to end."""
-        if time.monotonic() < self._stop_at:
+        """Ask all processes to end; kill those that a frozen system or a debugger holds for too long."""
+        now = time.monotonic()
+        if now < self._stop_at:
             return
-        self._stop_at = time.monotonic() + _STOP_AGAIN_SECONDS
+        self._stop_at = now + _STOP_AGAIN_SECONDS
         for member in self._members:
             if member.pid:
-                os.kill(member.pid, signal.SIGTERM)
+                os.kill(member.pid, signal.SIGTERM if now < self._kill_at else signal.SIGKILL)
 
     def _unregister(self, file: socket.socket) -> None:
         """Select a socket no longer."""

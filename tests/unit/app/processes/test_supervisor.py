@@ -149,7 +149,7 @@ def supervised(count: int, run_process: Callable[[ApiProcess], int]) -> Iterator
         os.close(readable)
         code = 1
         try:
-            code = Supervisor(count, [listener], run_process, announce).run()
+            code = Supervisor(count, [listener], run_process, announce, stop_seconds=60.0).run()
         finally:
             os._exit(code)
     os.close(writable)

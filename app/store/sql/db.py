@@ -43,6 +43,7 @@ from app.store.sql.connection.write_lock import WriteLock
 
 if TYPE_CHECKING:
     from app.store.sql.connection.server_looks import ServerLooks
+    from app.store.sql.connection.silent_server import SilentServer
 
 T = TypeVar("T")
 
@@ -89,6 +90,7 @@ class Database:
         self._write_lock = WriteLock(_lock_file(settings, self.engine.url))
         self._group: GroupCommit | None = None
         self._server_looks: ServerLooks | None = None
+        self._silent_server: SilentServer | None = None
         self._look_lock = threading.Lock()
         self._look_connection: sa.PoolProxiedConnection | None = None
         self.log_is_due = not self.shared
@@ -246,8 +248,11 @@ class Database:
         """
         file = self.engine.url.database
         if self.shared:
-            from app.store.sql.connection.server_looks import ServerLooks  # which needs the server's driver
+            # Which need the server's driver.
+            from app.store.sql.connection.server_looks import ServerLooks
+            from app.store.sql.connection.silent_server import SilentServer
 
+            self._silent_server = SilentServer()
             self._server_looks = ServerLooks(self._connect_to_look, IDLE_SECONDS)
         elif folder is not None and file and Path(file).stat().st_dev == folder.stat().st_dev:
             self._group = GroupCommit(
@@ -409,6 +414,9 @@ class Database:
         if self._server_looks is not None:
             self._server_looks.close()
             self._server_looks = None
+        if self._silent_server is not None:
+            self._silent_server.close()
+            self._silent_server = None
         with self._look_lock:
             if self._look_connection is not None:
                 self._look_connection.close()

@@ -9,8 +9,14 @@ leaves the event loop to others; in a thread it blocks, as usual.
 """
 
 import asyncio
+import os
+import socket
+import threading
+import time
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, TypeVar
+from contextlib import suppress
+from typing import Any, Self, TypeVar
+from weakref import WeakSet
 
 import psycopg
 import sqlalchemy as sa
@@ -37,26 +43,59 @@ class ServerConnection(psycopg.Connection[Any]):
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self.statements = Statements(self)
+        self.waits_since: float | None = None
+        """Time at which the message was sent that the server has not answered; None if there is none."""
+        self._named: dict[str, Any] = {}
 
     @classmethod
-    def connect(cls, *given: Any, **named: Any) -> "ServerConnection":
+    def connect(cls, *given: Any, **named: Any) -> Self:
         """Connect as psycopg does. It prepares no statements itself: it deallocates all after a rollback."""
         made = super().connect(*given, **named)
         made.prepare_threshold = None
+        made._named = named
+        with _opening:
+            _opened.add(made)
         return made
+
+    def connect_again(self, seconds: int) -> psycopg.Connection[Any]:
+        """Open another connection to the same one of the servers of the address, within ``seconds``."""
+        info = self.info
+        server = {"host": info.host, "hostaddr": info.hostaddr, "port": info.port}
+        limits = {"target_session_attrs": "any", "connect_timeout": seconds}
+        return psycopg.connect(**self._named | server | limits)
+
+    def has_waited(self, seconds: float) -> bool:
+        """Whether the server has not answered a message for so long."""
+        since = self.waits_since
+        return since is not None and time.monotonic() - since > seconds
+
+    def break_off(self, seconds: float) -> bool:
+        """End the wait for an answer with an error, in whatever thread, if it has lasted so long."""
+        # The number of a copy stays that of the same connection, whatever another thread closes.
+        with (
+            suppress(OSError, psycopg.Error),  # it was closed just now
+            socket.socket(fileno=os.dup(self.pgconn.socket)) as copy,
+        ):
+            if self.has_waited(seconds):
+                copy.shutdown(socket.SHUT_RDWR)
+                return True
+        return False
 
     def wait(self, gen: Generator[Any, Any, T], *limits: Any, **named_limits: Any) -> T:
         """Run a part of psycopg's protocol to its end; limits of its time have no effect in a fiber."""
         fiber = current_fiber()
-        if fiber is None:
-            return super().wait(gen, *limits, **named_limits)
+        self.waits_since = time.monotonic()
         try:
+            if fiber is None:
+                return super().wait(gen, *limits, **named_limits)
             wanted = next(gen)
             while True:
                 wanted = gen.send(_ready(fiber, self.pgconn.socket, wanted))
         except StopIteration as ended:
             found: T = ended.value
             return found
+        finally:
+            self.waits_since = None
 
     def commit(self) -> None:
         """Commit the transaction if one is open."""
@@ -67,6 +106,16 @@ class ServerConnection(psycopg.Connection[Any]):
         """Undo the transaction if one is open."""
         if not self.statements.idle:
             self.statements.send(b"ROLLBACK")
+
+
+_opened: WeakSet[ServerConnection] = WeakSet()
+_opening = threading.Lock()
+
+
+def open_connections() -> list[ServerConnection]:
+    """Return the connections of this process to database servers, also some that were closed."""
+    with _opening:
+        return list(_opened)
 
 
 class Statements:
@@ -147,11 +196,15 @@ class Statements:
     ) -> PGresult:
         """Wait for the result of a message, in a thread by ``execute``, in a fiber without the event loop."""
         fiber = current_fiber()
-        if fiber is None:
-            result = execute(*arguments)
-        else:
-            send(*arguments)
-            result = self._received(fiber)
+        self._connection.waits_since = time.monotonic()
+        try:
+            if fiber is None:
+                result = execute(*arguments)
+            else:
+                send(*arguments)
+                result = self._received(fiber)
+        finally:
+            self._connection.waits_since = None
         if result.status in (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK):
             return result
         self._stale = True

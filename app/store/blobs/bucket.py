@@ -76,15 +76,15 @@ class Bucket:
 
     def size(self, key: str) -> int | None:
         """Return the bytes of the object; None if there is none. Raises BucketUnusable."""
-        with self._usable("read"):
-            try:
+        try:
+            with self._in_bucket(key), self._usable("read"):
                 return int(_client().head(self._store(), self._path(key))["size"])
-            except FileNotFoundError:
-                return None
+        except FileNotFoundError:
+            return None
 
     def read(self, key: str, start: int, length: int) -> bytes:
         """Read bytes of the object. Raises FileNotFoundError (there is none), BucketUnusable."""
-        with self._usable("read"):
+        with self._in_bucket(key), self._usable("read"):
             return bytes(_client().get_range(self._store(), self._path(key), start=start, length=length))
 
     def get(self, key: str) -> bytes | None:
@@ -218,6 +218,15 @@ class Bucket:
         from app.store.reference_s3 import open_bucket  # imported late: workers need no S3 client
 
         return open_bucket(self.name)
+
+    @contextmanager
+    def _in_bucket(self, key: str) -> Iterator[None]:
+        """Raise BucketUnusable if there is no bucket, which looks like a missing object of one."""
+        try:
+            yield
+        except FileNotFoundError:
+            self.objects(key)
+            raise
 
     @contextmanager
     def _usable(self, operation: str) -> Iterator[None]:

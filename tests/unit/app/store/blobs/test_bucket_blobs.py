@@ -307,11 +307,14 @@ def test_another_prefix_of_the_bucket_is_left_alone(new_bucket: Callable[[], Buc
         lambda bucket, path: bucket.send(path, "key"),
         lambda bucket, path: bucket.objects("blobs"),
         lambda bucket, path: bucket.uploads("blobs"),
+        lambda bucket, path: bucket.size("key"),
+        lambda bucket, path: bucket.read("key", 0, 1),
     ],
 )
 def test_a_missing_bucket_is_named(
     call: Callable[[Bucket, Path], object], new_bucket: Callable[[], Bucket], tmp_path: Path
 ) -> None:
+    """A table in it is not taken for a deleted one."""
     new_bucket()  # sets the credentials
     (tmp_path / "file").write_bytes(b"rows")
     name = f"none-{secrets.token_hex(4)}"

@@ -19,6 +19,7 @@ from asyncio import Future, to_thread
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -35,6 +36,7 @@ from app.store.sql.connection.engines import (
     POOL_OVERFLOW,
     POOL_SIZE,
     engine_of,
+    logged_cause,
 )
 from app.store.sql.connection.errors import DatabaseUnusable, translated_errors
 from app.store.sql.connection.group_commit import GroupCommit
@@ -104,6 +106,9 @@ class Database:
     def _note_damage(self) -> None:
         self.is_damaged = True
 
+    def _translated_errors(self) -> AbstractContextManager[None]:
+        return translated_errors(self._note_damage, partial(logged_cause, url=self.engine.url))
+
     @property
     def shared(self) -> bool:
         """Whether several replicas may use the database."""
@@ -124,7 +129,7 @@ class Database:
         `QuickStatement`, whose rows have the same attributes. An embedded database has a connection of its
         own for them.
         """
-        with translated_errors(self._note_damage):
+        with self._translated_errors():
             quick = quick_statement(statement, self.engine.dialect, parameters)
             if self._server_looks is not None and self._server_looks.running is not None:
                 return self._look_in_loop(self._server_looks, quick, parameters)
@@ -194,10 +199,10 @@ class Database:
         """Run a read-only transaction, which sees one snapshot of the database."""
         group = self._group
         if group is not None and group.running is not None:
-            with translated_errors(self._note_damage), group.snapshot() as session:
+            with self._translated_errors(), group.snapshot() as session:
                 yield session
             return
-        with translated_errors(self._note_damage), self.engine.connect() as connection:
+        with self._translated_errors(), self.engine.connect() as connection:
             if self.shared:
                 connection = connection.execution_options(
                     isolation_level="REPEATABLE READ", postgresql_readonly=True
@@ -217,14 +222,14 @@ class Database:
         """
         group = self._group
         if group is not None and group.running is not None:
-            with translated_errors(self._note_damage), group.transaction() as session:
+            with self._translated_errors(), group.transaction() as session:
                 yield session
             return
         if group is not None:
             group.check_may_block()
         with (
             self._alone(),
-            translated_errors(self._note_damage),
+            self._translated_errors(),
             self._connect_to_write() as connection,
             Session(connection, expire_on_commit=False) as session,
             session.begin(),
@@ -290,7 +295,7 @@ class Database:
         if not self.shared:
             yield
             return
-        with translated_errors(self._note_damage), self.engine.connect() as connection:
+        with self._translated_errors(), self.engine.connect() as connection:
             connection = connection.execution_options(isolation_level="AUTOCOMMIT")
             take = sa.select(sa.func.pg_try_advisory_lock(number))
             while not connection.scalar(take):  # waiting within the server ends at its lock_timeout
@@ -332,7 +337,7 @@ class Database:
 
     def _free_pages(self) -> int:
         """Return the bytes of the pages of SQLite's file that have no content."""
-        with translated_errors(self._note_damage), self.engine.connect() as connection:
+        with self._translated_errors(), self.engine.connect() as connection:
             raw = connection.connection.driver_connection
             assert isinstance(raw, sqlite3.Connection)
             pages, size = (

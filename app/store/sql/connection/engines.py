@@ -13,7 +13,7 @@ import orjson
 import sqlalchemy as sa
 from sqlalchemy import event
 
-from app.store.sql.connection.errors import DatabaseUnusable
+from app.store.sql.connection.errors import DatabaseUnusable, kind_of
 from app.store.sql.connection.quick_statements import errors_of
 
 _LOG_PAGES = 8000
@@ -70,6 +70,18 @@ def shown_cause(error: sa.exc.DBAPIError, url: sa.URL) -> str:
     """Return the driver's message; it names the host, which has a part of the password: see `shown_url`."""
     misread = any("@" in part for part in (url.host or "", url.database or "")) and url.host
     return type(error.orig).__qualname__ if misread else str(error.orig)
+
+
+def logged_cause(error: Exception, url: sa.URL) -> str:
+    """Return what the log may say of an error: why there is no connection, or else the kind of the error.
+
+    The server's answers to statements have an SQLSTATE, and may have values of rows.
+    """
+    if not isinstance(error, sa.exc.DBAPIError) or error.statement is not None:
+        return kind_of(error)
+    if getattr(error.orig, "sqlstate", None) is not None:  # such as of a commit
+        return kind_of(error)
+    return " ".join(shown_cause(error, url).split())
 
 
 def engine_of(address: str, connections: int | None) -> sa.Engine:

@@ -63,11 +63,19 @@ class DatabaseAway(DatabaseUnusable):
     """The database server does not respond, or rejects the connection; it may be starting."""
 
 
+def kind_of(error: Exception) -> str:
+    """Return the class of the driver's error; its message may have a value of a row."""
+    return type(getattr(error, "orig", error)).__qualname__
+
+
 @contextmanager
-def translated_errors(note_damage: Callable[[], None] | None = None) -> Iterator[None]:
+def translated_errors(
+    note_damage: Callable[[], None] = lambda: None, cause_of: Callable[[Exception], str] = kind_of
+) -> Iterator[None]:
     """Raise temporary faults as Unavailable or StorageFull, and values it cannot store as InvalidRequest.
 
-    A damaged file is DatabaseDamaged; ``note_damage`` is called before.
+    A damaged file is DatabaseDamaged; ``note_damage`` is called before. ``cause_of`` returns what the log
+    says of an error.
     """
     try:
         yield
@@ -78,8 +86,7 @@ def translated_errors(note_damage: Callable[[], None] | None = None) -> Iterator
     except sa.exc.SQLAlchemyError as error:
         if is_damaged(error):
             _log.error("the database is damaged (%s): %s", getattr(error, "orig", error), REMEDY)
-            if note_damage is not None:
-                note_damage()
+            note_damage()
             raise DatabaseDamaged(
                 "the database is damaged; the operator of the service has to restore it"
             ) from error
@@ -88,7 +95,7 @@ def translated_errors(note_damage: Callable[[], None] | None = None) -> Iterator
         if is_full(error):
             _log.error("the database is full: its disk, or its file, has no space left")
             raise StorageFull("the database is full; delete buffers and jobs, or try again later") from error
-        _log.error("the database is not available: %s", type(getattr(error, "orig", error)).__qualname__)
+        _log.error("the database is not available: %s", cause_of(error))
         raise Unavailable("the database is temporarily not available; try again") from error
 
 

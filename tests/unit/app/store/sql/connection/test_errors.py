@@ -41,3 +41,25 @@ def test_a_full_disk_of_the_server_is_recognised_in_any_language(
         session.execute(failing(state, words))
     assert isinstance(raised.value.__cause__, sa.exc.OperationalError)
     assert isinstance(raised.value.__cause__.orig, psycopg.Error)
+
+
+def test_the_log_says_why_there_is_no_connection(
+    postgres: Postgres, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Such as a limit of connections, without the password. Of a statement it has the kind of the error."""
+    address = postgres.new_database_with_password("limited", "pa55word")
+    database = Database(Settings(database_url=address.replace("limited@", "limited:pa55word@")))
+    try:
+        with pytest.raises(Unavailable), database.write() as session:
+            session.execute(failing("55P03", "9f2c"))
+        postgres.do("ALTER ROLE limited CONNECTION LIMIT 0")
+        database.engine.dispose()
+        with pytest.raises(Unavailable), database.read():
+            pass
+    finally:
+        database.close()
+        postgres.do("ALTER ROLE limited CONNECTION LIMIT -1")
+    of_statement, of_connection = caplog.messages
+    assert of_statement == "the database is not available: LockNotAvailable"
+    assert 'FATAL: too many connections for role "limited"' in of_connection
+    assert "pa55word" not in caplog.text

@@ -33,7 +33,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_impatient")
 def test_only_waits_for_a_silent_server_end(server: Postgres, tmp_path: Path) -> None:
-    """In threads, in transactions and in the event loop; afterwards the database is used as before."""
+    """This holds for threads, transactions and the event loop; afterwards the database is used as before."""
     database = Database(Settings(database_url=server.empty_database(), home=tmp_path))
 
     def read() -> int:
@@ -41,7 +41,8 @@ def test_only_waits_for_a_silent_server_end(server: Postgres, tmp_path: Path) ->
             return session.scalars(_QUICK).one()
 
     def look() -> int:
-        return database.look_at_all(_QUICK, {})[0].one
+        (found,) = database.look_at_all(_QUICK, {})
+        return int(found.one)
 
     async def run() -> None:
         database.use_loop(None)

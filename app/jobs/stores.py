@@ -103,7 +103,7 @@ class Stores:
             name_issuer_once(settings, database, sealer, audit)
             with usable(place):
                 folder_id = load_folder_id(place)
-            lease = Lease(database, sealer, folder_id, settings.lease_seconds, process)
+            lease = Lease(database, sealer, signer, folder_id, settings.lease_seconds, process)
             lease.acquire()
             unnamed: set[str] = set()
             stores = cls(

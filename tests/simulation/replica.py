@@ -112,7 +112,8 @@ class Replica:
         audit: Any = Audit()
         nothing: Any = Nothing()
         alone = ApiProcess()
-        lease = Lease(database, sealer, "folder", LEASE_SECONDS, alone)
+        signer: Any = SimpleNamespace(key_id="signer")
+        lease = Lease(database, sealer, signer, "folder", LEASE_SECONDS, alone)
         await self._repeat(lambda: asyncio.to_thread(lease.acquire))
         unnamed: set[str] = set()
         sweeper = Sweeper(database, blobs, root, "deployment", lease, audit, unnamed, self._trash_days)
@@ -120,7 +121,7 @@ class Replica:
             database=database,
             blobs=blobs,
             sealer=sealer,
-            signer=nothing,
+            signer=signer,
             audit=audit,
             lease=lease,
             ledger_key=b"",

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from app.job_kinds import common_digest_form, own_runs
 from app.processes.api_process import ApiProcess
 from app.settings import Settings
-from app.store.crypto.sealing import Sealer
+from app.store.crypto.sealing import Sealer, Signer
 from app.store.sql import replicas
 from app.store.sql.db import Database
 from app.store.sql.models import Replica
@@ -25,7 +25,13 @@ class Lease:
     """A replica's lease: acquired, renewed, lost on expiry to another replica, reacquired, released."""
 
     def __init__(
-        self, database: Database, sealer: Sealer, folder_id: str, seconds: float, process: ApiProcess
+        self,
+        database: Database,
+        sealer: Sealer,
+        signer: Signer,
+        folder_id: str,
+        seconds: float,
+        process: ApiProcess,
     ) -> None:
         self.seconds = seconds
         self.replica = ""
@@ -34,6 +40,7 @@ class Lease:
         """Form of new digests, which all replicas know; looked up at each renewal."""
         self._database = database
         self._sealer = sealer
+        self._signer_id = signer.key_id
         self._folder_id = folder_id
         self._process = process
 
@@ -44,9 +51,8 @@ class Lease:
         """
         name = secrets.token_hex(6)
         sealer = self._sealer
-        replica = Replica(
-            id=name, key_id=sealer.key_id, folder_id=self._folder_id, runs=own_runs().document()
-        )
+        runs = own_runs().document() | {replicas.SIGNER: self._signer_id}
+        replica = Replica(id=name, key_id=sealer.key_id, folder_id=self._folder_id, runs=runs)
         with self._database.write() as session:
             if not self._database.shared and self._process.first and not self.replica:
                 replicas.remove_all(session)  # the home is locked, so any other holder of a lease is dead

@@ -199,11 +199,16 @@ class Signer:
         self._key = key
         self._public = key.public_key().public_bytes_raw()
 
+    @property
+    def key_id(self) -> str:
+        """Hexadecimal id of the public key."""
+        return key_id(self._public).hex()
+
     def sign(self, document: dict[str, Any]) -> dict[str, str]:
         """Return ``{algorithm, key_id, public_key, value}``, the last two in base64."""
         return {
             "algorithm": _ALGORITHM,
-            "key_id": key_id(self._public).hex(),
+            "key_id": self.key_id,
             "public_key": base64.b64encode(self._public).decode(),
             "value": base64.b64encode(self._key.sign(canonical_json(document))).decode(),
         }

@@ -36,6 +36,9 @@ _HELD_MANY = _HELD.where(_REPLICAS.c.id.in_(sa.bindparam("replicas", expanding=T
 KEY_IDS = "keys"
 """Name of the ids of a replica's master keys in `Replica.runs`, where older versions ignore them."""
 
+SIGNER = "signer"
+"""Name of the id of a replica's signing key in `Replica.runs`."""
+
 
 class LeaseLost(Exception):
     """The replica's lease expired, and another replica has ended it."""
@@ -82,6 +85,13 @@ def register(
                 f"another replica does not have the master key {replica.key_id}, with which this one would "
                 "seal: first give every replica the new key after the old one, and restart it; then put the "
                 "new key first. (The lease of a killed replica expires after ROWVEIL_LEASE_SECONDS)"
+            )
+        signer = (other.runs or {}).get(SIGNER)  # older versions do not say
+        if signer is not None and signer != (replica.runs or {}).get(SIGNER, signer):
+            raise ReplicasDiffer(
+                f"another replica signs manifests with the key {signer}, and this one would with another: "
+                "give all replicas the same ROWVEIL_SIGNING_KEY_FILE, which by default is in the home of "
+                "each; to change that key, stop all replicas"
             )
         if other.folder_id != replica.folder_id:
             raise ReplicasDiffer(

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -163,6 +164,21 @@ def test_a_replica_is_refused_that_would_seal_with_a_key_which_a_live_one_does_n
     with database.write() as session:  # a version that does not say which keys it has
         session.execute(sa.update(Replica).values(runs=None))
     register_with("f", "newer", "new")
+
+
+def test_replicas_of_another_signing_key_are_refused(database: Database) -> None:
+    """Manifests of one service would have two keys. An older version does not say which one it has."""
+
+    def register_with(name: str, runs: dict[str, Any]) -> None:
+        with database.write() as session:
+            replica = Replica(id=name * 12, key_id="key", folder_id="folder", runs=runs)
+            replicas.register(session, replica, 60, KEYS)
+
+    register_with("a", {})
+    register_with("b", {replicas.SIGNER: "one"})
+    register_with("c", {replicas.SIGNER: "one"})
+    with pytest.raises(replicas.ReplicasDiffer, match=r"the key one, .* the same ROWVEIL_SIGNING_KEY_FILE"):
+        register_with("d", {replicas.SIGNER: "two"})
 
 
 def test_replicas_of_other_keys_or_another_folder_are_refused(database: Database) -> None:

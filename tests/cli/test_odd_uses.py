@@ -151,7 +151,9 @@ def test_a_home_that_cannot_be_used_is_named(desk: Desk, name: str, message: str
 @pytest.mark.parametrize(
     ("given", "code", "message"),
     [
-        (["keys", "create", "--name", "ann", "--expires", "9999999d"], 1, "at most 36500 days"),
+        (["keys", "create", "--name", "ann", "--expires", "9999999d"], 2, "at most 36500 days"),
+        (["keys", "create", "--name", "ann", "--expires", "90x"], 2, "rowveil: --expires: give a number"),
+        (["keys", "create", "--name", "ann", "--scopes", "raed"], 2, "rowveil: unknown scope 'raed'"),
         (["audit", "verify", "--anchor", "c1:00"], 2, "an anchor is 'c<number>:<mac>'"),
         (["ledger", "sha256t:00"], 0, "no release of this source is in the ledger"),
     ],

@@ -10,7 +10,7 @@ credentials() { # the key, by a pipe: other users see a program's arguments
 }
 # Every call fails with what the service says is wrong: --fail-with-body, and the body on standard error.
 call() {
-    answer=$(credentials | curl --config - --silent --show-error --fail-with-body "$@") || { echo "$answer" >&2; exit 1; }
+    answer=$(credentials | curl --config - --silent --show-error --fail-with-body --globoff "$@") || { echo "$answer" >&2; exit 1; }
 }
 field() { # the first string of that name in the answer
     printf '%s' "$answer" | grep -o "\"$1\":\"[^\"]*\"" | head -n 1 | cut -d '"' -f 4

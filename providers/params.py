@@ -199,8 +199,8 @@ def fault_message(fault: Mapping[str, Any]) -> str:
         near = did_you_mean(fault["input"], valid)
         return f"must be {fault['ctx']['expected']}{near if near.startswith('; did') else ''}"
     if expected is None or "input" not in fault:
-        message: str = fault["msg"]
-        return message[:1].lower() + message[1:].replace("Tuple", "List").replace("a valid tuple", "a list")
+        message: str = fault["msg"].replace("Tuple", "List").replace("a valid tuple", "a list")
+        return message[:1].lower() + message[1:]
     given = fault["input"]
     if isinstance(given, str):
         if fault["type"] in ("int_type", "float_type") and _NUMBER.fullmatch(given):

@@ -18,9 +18,11 @@ from rowveil_client.calls import (
     Webhook,
     attack_call,
     changes,
+    credentials,
     frontier_call,
     listing,
     measure_call,
+    path_of,
     run_call,
     run_of,
 )
@@ -83,8 +85,7 @@ class AsyncRowveil:
             The same for connections that fail as long as nothing has answered this client, because the
             address may be wrong; at most ``retry_seconds``. An unknown host is an error at once.
         """
-        headers = {} if key is None else {"authorization": f"Bearer {key}"}
-        self._client = httpx.AsyncClient(base_url=url, headers=headers, timeout=limits(timeout))
+        self._client = httpx.AsyncClient(base_url=url, headers=credentials(key), timeout=limits(timeout))
         self._silence = timeout
         self._patience = Patience(retry_seconds, connect_seconds)
         self._shown = is_interactive() if progress is None else progress
@@ -216,12 +217,12 @@ class AsyncRowveil:
 
     async def report(self) -> dict[str, Any]:
         """Return the report of the last call. Raises Problem."""
-        report: dict[str, Any] = await self._send("GET", f"/v1/jobs/{self.job['id']}/report")
+        report: dict[str, Any] = await self._send("GET", path_of(self.job, "/report"))
         return report
 
     async def manifest(self) -> dict[str, Any]:
         """Return the signed manifest of the last call. Raises Problem."""
-        manifest: dict[str, Any] = await self._send("GET", f"/v1/jobs/{self.job['id']}/manifest")
+        manifest: dict[str, Any] = await self._send("GET", path_of(self.job, "/manifest"))
         return manifest
 
     async def jobs(self, *, name: str | None = None, label: str | None = None) -> list[dict[str, Any]]:
@@ -243,12 +244,11 @@ class AsyncRowveil:
 
         What is None stays. Raises Problem.
         """
-        path = f"/v1/jobs/{self.job['id']}"
-        self.job = await self._send("PATCH", path, json=changes(name, label, notes))
+        self.job = await self._send("PATCH", path_of(self.job), json=changes(name, label, notes))
 
     async def cancel(self) -> None:
         """Cancel the job of the last call, which another task may wait for. Raises Problem."""
-        await self._send("POST", f"/v1/jobs/{self.job['id']}/cancel")
+        await self._send("POST", path_of(self.job, "/cancel"))
 
     async def close(self) -> None:
         """Close the connections."""
@@ -294,7 +294,7 @@ class AsyncRowveil:
                 self.job = await self._ended(self.job["id"])
             except asyncio.CancelledError:
                 with suppress(httpx.TransportError):
-                    await self._client.post(f"/v1/jobs/{self.job['id']}/cancel")
+                    await self._client.post(path_of(self.job, "/cancel"))
                 raise
         if self.job["state"] != "succeeded":
             raise Problem(self.job.get("error") or {"detail": f"the job was {self.job['state']}"})

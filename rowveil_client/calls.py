@@ -66,7 +66,9 @@ def frontier_call(table: Any, services: Sequence[Any], members: dict[str, Any]) 
 
 
 def attack_call(table: Any, release: Any, control: Any, job: str | None, members: dict[str, Any]) -> Call:
-    """Return the call that attacks a release, or that of a job if there is none."""
+    """Return the call that attacks a release, or that of a job. Raises RuntimeError: there is neither."""
+    if release is None and job is None:
+        raise RuntimeError("there is nothing to attack: give a 'release' or a 'job', or call a service first")
     named = _given(members) | ({"job": job} if release is None else {})
     return Call("/v1/attacks", _tables(source=table, destination=release, control=control), named)
 
@@ -80,6 +82,20 @@ def listing(name: str | None, label: str | None, page: dict[str, Any] | None = N
     """Return the query for a page of jobs, the first one or the one after ``page``."""
     token = None if page is None else page["next_page_token"]
     return _given({"name": name, "label": label, "page_size": _PAGE_SIZE, "page_token": token})
+
+
+def credentials(key: str | None) -> dict[str, str]:
+    """Return the header with the API key, without the line end of a key file: httpx would quote the key."""
+    return {} if key is None else {"authorization": f"Bearer {key.strip()}"}
+
+
+def path_of(job: dict[str, Any], part: str = "") -> str:
+    """Return the path of the last call's job, or of a part of it. Raises RuntimeError: there was none."""
+    if "id" not in job:
+        raise RuntimeError(
+            "this client has no job yet; call a service, 'measure', 'frontier' or 'attack' first"
+        )
+    return f"/v1/jobs/{job['id']}{part}"
 
 
 def run_of(job: dict[str, Any]) -> str | None:

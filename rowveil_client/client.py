@@ -16,9 +16,11 @@ from rowveil_client.calls import (
     Webhook,
     attack_call,
     changes,
+    credentials,
     frontier_call,
     listing,
     measure_call,
+    path_of,
     run_call,
     run_of,
 )
@@ -72,8 +74,7 @@ class Rowveil:
             The same for connections that fail as long as nothing has answered this client, because the
             address may be wrong; at most ``retry_seconds``. An unknown host is an error at once.
         """
-        headers = {} if key is None else {"authorization": f"Bearer {key}"}
-        self._client = httpx.Client(base_url=url, headers=headers, timeout=limits(timeout))
+        self._client = httpx.Client(base_url=url, headers=credentials(key), timeout=limits(timeout))
         self._silence = timeout
         self._patience = Patience(retry_seconds, connect_seconds)
         self._shown = is_interactive() if progress is None else progress
@@ -299,12 +300,12 @@ class Rowveil:
 
     def report(self) -> dict[str, Any]:
         """Return the report of the last call. Raises Problem."""
-        report: dict[str, Any] = self._send("GET", f"/v1/jobs/{self.job['id']}/report")
+        report: dict[str, Any] = self._send("GET", path_of(self.job, "/report"))
         return report
 
     def manifest(self) -> dict[str, Any]:
         """Return the signed manifest of the last call. Raises Problem."""
-        manifest: dict[str, Any] = self._send("GET", f"/v1/jobs/{self.job['id']}/manifest")
+        manifest: dict[str, Any] = self._send("GET", path_of(self.job, "/manifest"))
         return manifest
 
     def jobs(self, *, name: str | None = None, label: str | None = None) -> list[dict[str, Any]]:
@@ -326,12 +327,11 @@ class Rowveil:
 
         What is None stays. Raises Problem.
         """
-        path = f"/v1/jobs/{self.job['id']}"
-        self.job = self._send("PATCH", path, json=changes(name, label, notes))
+        self.job = self._send("PATCH", path_of(self.job), json=changes(name, label, notes))
 
     def cancel(self) -> None:
         """Cancel the job of the last call, which another thread may wait for. Raises Problem."""
-        self._send("POST", f"/v1/jobs/{self.job['id']}/cancel")
+        self._send("POST", path_of(self.job, "/cancel"))
 
     def close(self) -> None:
         """Close the connections."""

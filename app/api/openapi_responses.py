@@ -25,14 +25,23 @@ _DESCRIPTIONS = {
     503: "The service is temporarily unavailable.",
 }
 
-_LIMIT_HEADERS = {
-    "Retry-After": {"schema": {"type": "integer"}, "description": "Seconds to wait."},
-    "RateLimit-Policy": {"schema": {"type": "string"}, "description": 'The limit, such as `"jobs";q=1000`.'},
-    "RateLimit": {
-        "schema": {"type": "string"},
-        "description": 'Remaining quota, and seconds after which to retry, such as `"jobs";r=0;t=5`.',
+_RETRY_AFTER = {"schema": {"type": "integer"}, "description": "Seconds to wait."}
+
+_HEADERS = {
+    429: {
+        "Retry-After": _RETRY_AFTER,
+        "RateLimit-Policy": {
+            "schema": {"type": "string"},
+            "description": 'The limit, such as `"jobs";q=1000`.',
+        },
+        "RateLimit": {
+            "schema": {"type": "string"},
+            "description": 'Remaining quota, and seconds after which to retry, such as `"jobs";r=0;t=5`.',
+        },
     },
+    503: {"Retry-After": _RETRY_AFTER},
 }
+"""Headers of problem documents: status -> name -> header."""
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -42,8 +51,9 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
         status: {"description": _DESCRIPTIONS[status], "content": {MEDIA_TYPE: {"schema": schema}}}
         for status in (*statuses, 500)
     }
-    if 429 in described:
-        described[429]["headers"] = _LIMIT_HEADERS
+    for status, headers in _HEADERS.items():
+        if status in described:
+            described[status]["headers"] = headers
     return described
 
 
@@ -77,8 +87,8 @@ def rows_content(description: str) -> dict[int | str, dict[str, Any]]:
     }
 
 
-def _header(description: str, kind: str = "string") -> dict[str, Any]:
-    return {"schema": {"type": kind}, "description": description}
+def _header(description: str) -> dict[str, Any]:
+    return {"schema": {"type": "string"}, "description": description}
 
 
 _KEY_EXPIRES = _header("Time at which the idempotency key expires, if one was sent.")
@@ -97,7 +107,7 @@ def accepted() -> dict[int | str, dict[str, Any]]:
         202: {
             "model": Job,
             "description": "The job has not ended yet; poll it at `Location`.",
-            "headers": {**_JOB_HEADERS, "Retry-After": _header("Seconds to wait.", "integer")},
+            "headers": {**_JOB_HEADERS, "Retry-After": _RETRY_AFTER},
         },
     }
 

@@ -14,8 +14,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from app.callers import SCOPES, THE_SERVICE, Caller
+from app.cli.exit_codes import Exit
 from app.cli.streams import print_failure, shown
-from app.errors import AppError
+from app.errors import AppError, InvalidRequest
 from app.jobs.api_keys import ApiKeys, NewKey
 from app.jobs.maintenance.adoption import Adoption, StorageInUse, adopt
 from app.jobs.maintenance.binding import (
@@ -107,7 +108,8 @@ def administer(settings: Settings, given: argparse.Namespace) -> int:
         print_failure(str(error))
     except AppError as error:
         print_failure(error.message)
-    return 1
+        return Exit.USAGE if isinstance(error, InvalidRequest) else Exit.FAILED
+    return Exit.FAILED
 
 
 def _may_create(given: argparse.Namespace) -> bool:
@@ -173,8 +175,9 @@ def _create(settings: Settings, keys: ApiKeys, given: argparse.Namespace) -> int
     try:
         lasts = int(given.expires[:-1]) * _UNITS[given.expires[-1:]]
     except (ValueError, KeyError, OverflowError):
-        print("--expires is a number of days, hours or minutes, such as 90d, 12h or 30m", file=sys.stderr)
-        return 2
+        raise InvalidRequest(
+            "--expires: give a number of days, hours or minutes, such as 90d, 12h or 30m"
+        ) from None
     text, kept = keys.create(NewKey(given.name, scopes, given.project, lasts), _operator())
     try:
         print(text, flush=True)

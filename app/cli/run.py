@@ -44,6 +44,8 @@ def run(call: Call, settings: Settings) -> int:
     }
     check_places([given.source, given.seed_file], outputs)
     written_as = media_type_of(given.destination, given.format)
+    if given.destination.lower().removesuffix(".gz").endswith(".tsv"):
+        raise CommandFailed("DESTINATION: a CSV is written with commas; name it .csv", Exit.USAGE)
     if given.csv_formulas is not None and written_as != CSV:
         raise CommandFailed("--csv-formulas: the destination is no CSV; leave the option out", Exit.USAGE)
     upload = call.upload(given.source)

@@ -48,11 +48,17 @@ _DELIMITERS = {",": "','", ";": "';'", "\t": "'tab'", "|": "'|'"}
 _UTF_16 = "the CSV is UTF-16; state it as 'encoding', or save the CSV as UTF-8"
 
 _OTHER_FORMATS = {
-    b"\x1f\x8b": "the body is gzip data; send it with the header 'Content-Encoding: gzip'",
+    b"\x1f\x8b": (
+        "the body is gzip data; send it with the header 'Content-Encoding: gzip', or name the file .csv.gz"
+    ),
     b"PK\x03\x04": "the body is a ZIP file or a workbook such as .xlsx; save the sheet as CSV (UTF-8)",
-    b"PAR1": "the body is a Parquet file; send it as application/vnd.apache.parquet",
+    b"PAR1": (
+        "the body is a Parquet file; send it as application/vnd.apache.parquet, or name the file .parquet"
+    ),
     b"ARROW1": "the body is an Arrow file; send an Arrow stream, as application/vnd.apache.arrow.stream",
-    b"\xff\xff\xff\xff": "the body is an Arrow stream; send it as application/vnd.apache.arrow.stream",
+    b"\xff\xff\xff\xff": (
+        "the body is an Arrow stream; send it as application/vnd.apache.arrow.stream, or name the file .arrow"
+    ),
     b"\xff\xfe": _UTF_16,
     b"\xfe\xff": _UTF_16,
 }

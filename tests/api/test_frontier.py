@@ -317,7 +317,7 @@ def variation(**more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("change", "pointer", "message"),
     [
-        ({"services": []}, "/services", ""),
+        ({"services": []}, "/services", "list should have at least 1 item"),
         ({"services": [{"service": "MEDSS"}]}, "/services/0/service", "did you mean 'MEDS'?"),
         ({"services": [SERVICES[0], variation(vary={"k": [3, 0]})]}, "/services/1/vary/k/1", "greater than"),
         ({"services": [variation(vary={"k": [3], "kk": [1]})]}, "/services/0/vary/kk/0", "did you mean 'k'?"),

@@ -208,6 +208,25 @@ def test_openapi_declares_the_headers_and_the_timeout_of_a_body(client: httpx.Cl
         assert set(answers["201"]["headers"]) == {"Location", "Idempotency-Key-Expires"}
 
 
+def test_openapi_declares_503_for_each_operation_with_a_key(client: httpx.Client) -> None:
+    """Clients would return nothing for a status that is not declared; its answer asks for a retry."""
+    for path in client.get("/openapi.json").json()["paths"].values():
+        for operation in path.values():
+            if operation["security"]:
+                assert set(operation["responses"]["503"]["headers"]) == {"Retry-After"}
+
+
+def test_a_webhook_shares_its_tag_with_no_operation(client: httpx.Client) -> None:
+    """OpenAPI Generator writes a file for each tag; that of a webhook would overwrite that of operations."""
+    document = client.get("/openapi.json").json()
+    tags = [
+        {tag for path in document[part].values() for operation in path.values() for tag in operation["tags"]}
+        for part in ("paths", "webhooks")
+    ]
+    assert not tags[0] & tags[1]
+    assert tags[0] | tags[1] == {tag["name"] for tag in document["tags"]}
+
+
 def test_a_body_without_a_type_is_read_as_json(api: Api) -> None:
     request = api.client.build_request("POST", "/v1/services/DSWAP", content=orjson.dumps(CALL))
     request.headers.pop("content-type", None)

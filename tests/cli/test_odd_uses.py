@@ -36,6 +36,10 @@ ODD: dict[str, tuple[list[str], str]] = {
         ["verify", "m.json", "in.parquet", "in.parquet", "--public-key", ""],
         "--public-key: ",
     ),
+    "a destination with tabs": (
+        ["run", "DSWAP", "in.parquet", "out.tsv.gz"],
+        "DESTINATION: a CSV is written",
+    ),
     "a table without a format": (["verify", "m.json", "in.parquet", "."], "--format: "),
 }
 
@@ -59,6 +63,9 @@ def test_a_table_that_cannot_be_read_is_named(desk: Desk) -> None:
     Path("empty.csv").touch()
     code, _, err = desk.call("measures", "in.parquet", "empty.csv")
     assert (code, err.startswith("rowveil: empty.csv: ")) == (1, True)
+    Path("packed.csv").write_bytes(b"\x1f\x8b\x08")
+    code, _, err = desk.call("measures", "in.parquet", "packed.csv")
+    assert (code, "name the file .csv.gz" in err) == (1, True)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +151,9 @@ def test_a_home_that_cannot_be_used_is_named(desk: Desk, name: str, message: str
 @pytest.mark.parametrize(
     ("given", "code", "message"),
     [
-        (["keys", "create", "--name", "ann", "--expires", "9999999d"], 1, "at most 36500 days"),
+        (["keys", "create", "--name", "ann", "--expires", "9999999d"], 2, "at most 36500 days"),
+        (["keys", "create", "--name", "ann", "--expires", "90x"], 2, "rowveil: --expires: give a number"),
+        (["keys", "create", "--name", "ann", "--scopes", "raed"], 2, "rowveil: unknown scope 'raed'"),
         (["audit", "verify", "--anchor", "c1:00"], 2, "an anchor is 'c<number>:<mac>'"),
         (["ledger", "sha256t:00"], 0, "no release of this source is in the ledger"),
     ],

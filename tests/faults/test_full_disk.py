@@ -60,6 +60,25 @@ def fill(client: httpx.Client) -> list[str]:
     return jobs
 
 
+def hold_declared(client: httpx.Client, job: str) -> None:
+    """Check that the document has the refusal of each operation that writes, be it a line of the audit."""
+    paths = client.get("/openapi.json").json()["paths"]
+    source = CALL["source"]
+    calls: list[tuple[str, str, Any]] = [
+        ("post", "/v1/services/DSWAP", CALL),
+        ("post", "/v1/measures", {"source": source, "destination": source}),
+        *(("get", f"/v1/jobs/{{job_id}}/{part}", None) for part in ("rows", "report", "manifest")),
+        ("patch", "/v1/jobs/{job_id}", {"notes": "a"}),
+        ("post", "/v1/jobs/{job_id}/rerun", {"source": source}),
+    ]
+    statuses = set()
+    for method, path, content in calls:
+        answer = client.request(method, path.format(job_id=job), json=content)
+        assert str(answer.status_code) in paths[path][method]["responses"], (method, path, answer.text)
+        statuses.add(answer.status_code)
+    assert statuses == {507}
+
+
 def free_bytes(folder: Path) -> int:
     status = os.statvfs(folder)
     return status.f_bavail * status.f_frsize
@@ -106,6 +125,7 @@ def test_deletions_on_a_disk_without_any_room_are_refused_without_an_error(
         with (home / "other").open("wb") as other:
             os.posix_fallocate(other.fileno(), 0, free_bytes(home))
         assert submit(client).status_code == 507
+        hold_declared(client, jobs[0])
         assert {client.delete(f"/v1/jobs/{job}").status_code for job in jobs} <= {204, 507}
         (home / "other").unlink()
         assert {client.delete(f"/v1/jobs/{job}").status_code for job in jobs} <= {204, 404}

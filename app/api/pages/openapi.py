@@ -35,6 +35,7 @@ _TAGS = [
     {"name": "series", "description": "Series of tables in which a person keeps the partner of a swap."},
     {"name": "measures", "description": "Measure, attack and compare releases."},
     {"name": "health", "description": "Liveness, readiness and metrics."},
+    {"name": "webhooks", "description": "Messages that the service sends."},
 ]
 
 _BEARER = "An API key (`rv_...`, created by `rowveil keys create`), or a token of the configured OIDC issuer."
@@ -117,7 +118,7 @@ def _guard(operation: dict[str, Any]) -> None:
     operation[SCOPE] = scope
     described = operation.get("description", "").strip()
     operation["description"] = f"{described}\n\nRequired scope: `{scope}`.".strip()
-    statuses = [401, 403, 422]  # 422: every operation rejects unknown query parameters
+    statuses = [401, 403, 422, 503]  # 422: an unknown query parameter; 503: no database or no connection left
     if scope != METRICS:
         statuses.append(429)
     if "requestBody" in operation:

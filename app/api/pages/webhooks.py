@@ -87,7 +87,7 @@ def webhooks(schemas: dict[str, Any]) -> dict[str, Any]:
     message = {"$ref": _REFERENCE.format(model=WebhookMessage.__name__)}
     operation = {
         "operationId": "jobEnded",
-        "tags": ["jobs"],
+        "tags": ["webhooks"],
         "summary": "Receive the end of a job",
         "description": "The service posts this to the `webhook` of a call when its job has ended, at least "
         "once, until a 2xx confirms it. The order of messages is not defined.",

@@ -28,7 +28,7 @@ router = APIRouter(prefix="/v1/attacks", tags=["measures"], route_class=JsonRout
     summary="Attack a release",
     response_model=Job,
     response_description="The job has ended and includes its report.",
-    responses=accepted() | problems(400, 409, 413, 415, 422, 429, 503),
+    responses=accepted() | problems(400, 409, 413, 415, 422, 429, 507),
 )
 async def attack(
     body: AttackRequest,

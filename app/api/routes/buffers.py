@@ -30,7 +30,7 @@ from providers.errors import SourceError
 
 FORM = "multipart/form-data"
 
-_REFUSALS = (400, 413, 415, 422, 429, 503, 507)
+_REFUSALS = (400, 413, 415, 422, 429, 507)
 
 router = APIRouter(prefix="/v1/buffers", tags=["buffers"], route_class=JsonRoute)
 
@@ -247,7 +247,7 @@ async def get_buffer(buffer_id: str, jobs: Jobs) -> Buffer:
     "/{buffer_id}/rows",
     operation_id="getBufferRows",
     summary="Get a buffer's rows",
-    responses=rows_content("The rows.") | problems(404, 406, 412, 422),
+    responses=rows_content("The rows.") | problems(404, 406, 412, 422, 507),
 )
 async def get_buffer_rows(buffer_id: str, jobs: Jobs, wanted: RequestedRepresentation) -> Response:
     """Get the rows in the media type that `Accept` requests."""
@@ -259,7 +259,7 @@ async def get_buffer_rows(buffer_id: str, jobs: Jobs, wanted: RequestedRepresent
     "/{buffer_id}/profile",
     operation_id="getBufferProfile",
     summary="Get a profile of a buffer's fields",
-    responses=problems(404, 422, 429, 503),
+    responses=problems(404, 422, 429, 507),
 )
 async def get_buffer_profile(
     buffer_id: str,
@@ -301,7 +301,7 @@ async def copy_buffer(
     "/{buffer_id}",
     operation_id="annotateBuffer",
     summary="Change a buffer's name, label or notes",
-    responses=problems(400, 403, 404, 413, 415, 422),
+    responses=problems(400, 403, 404, 413, 415, 422, 507),
 )
 async def annotate_buffer(buffer_id: str, body: AnnotationChange, jobs: Jobs) -> Buffer:
     """Set or remove the name, the label or the notes; members that are left out stay.
@@ -316,7 +316,7 @@ async def annotate_buffer(buffer_id: str, body: AnnotationChange, jobs: Jobs) ->
     operation_id="deleteBuffer",
     summary="Delete a buffer",
     status_code=204,
-    responses=problems(404),
+    responses=problems(404, 507),
 )
 async def delete_buffer(buffer_id: str, jobs: Jobs) -> None:
     """Delete the buffer immediately. Jobs created from it keep the data that they need."""

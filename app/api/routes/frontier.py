@@ -25,7 +25,7 @@ router = APIRouter(prefix="/v1/frontier", tags=["measures"], route_class=JsonRou
     summary="Compare services and parameters by risk and utility",
     response_model=Job,
     response_description="The job has ended and includes its report.",
-    responses=accepted() | problems(400, 409, 413, 415, 422, 429, 503),
+    responses=accepted() | problems(400, 409, 413, 415, 422, 429, 507),
 )
 async def compare(
     body: FrontierRequest,

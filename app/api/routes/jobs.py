@@ -125,7 +125,7 @@ async def get_job(job_id: str, jobs: Jobs) -> Response:
     "/{job_id}",
     operation_id="annotateJob",
     summary="Change a job's name, label or notes",
-    responses=problems(400, 403, 404, 413, 415, 422),
+    responses=problems(400, 403, 404, 413, 415, 422, 507),
 )
 async def annotate_job(job_id: str, body: AnnotationChange, jobs: Jobs) -> Job:
     """Set or remove the name, the label or the notes, in any state; members that are left out stay.
@@ -137,7 +137,10 @@ async def annotate_job(job_id: str, body: AnnotationChange, jobs: Jobs) -> Job:
 
 
 @router.post(
-    "/{job_id}/cancel", operation_id="cancelJob", summary="Cancel a job", responses=problems(404, 409)
+    "/{job_id}/cancel",
+    operation_id="cancelJob",
+    summary="Cancel a job",
+    responses=problems(404, 409, 507),
 )
 async def cancel_job(job_id: str, jobs: Jobs) -> Job:
     """Stop the job and the worker that runs it. Cancelling a job that has ended otherwise is a conflict."""
@@ -149,7 +152,7 @@ async def cancel_job(job_id: str, jobs: Jobs) -> Job:
     operation_id="deleteJob",
     summary="Delete a job",
     status_code=204,
-    responses=problems(404, 409),
+    responses=problems(404, 409, 507),
 )
 async def delete_job(job_id: str, jobs: Jobs) -> None:
     """Delete a job that has ended, with its buffers and its seed; an audit entry remains."""
@@ -190,7 +193,7 @@ def _event(state: str, ended: bool, fraction: float, stage: str) -> ServerSentEv
     "/{job_id}/rows",
     operation_id="getJobRows",
     summary="Get the destination buffer",
-    responses=rows_content("The destination buffer.") | problems(404, 406, 409, 410, 412, 422),
+    responses=rows_content("The destination buffer.") | problems(404, 406, 409, 410, 412, 422, 507),
 )
 async def get_rows(job_id: str, jobs: Jobs, wanted: RequestedRepresentation) -> Response:
     """Get the rows in the media type that `Accept` requests.
@@ -206,7 +209,7 @@ async def get_rows(job_id: str, jobs: Jobs, wanted: RequestedRepresentation) -> 
     "/{job_id}/comparison",
     operation_id="compareJobRows",
     summary="Compare the destination buffer with its source",
-    responses=problems(404, 409, 410, 422, 429, 503),
+    responses=problems(404, 409, 410, 422, 429, 507),
 )
 async def compare_job_rows(
     job_id: str,
@@ -245,7 +248,7 @@ async def compare_job_rows(
     operation_id="getJobReport",
     summary="Get the report",
     response_class=Response,
-    responses=REPORT_CONTENT | problems(404, 406, 409),
+    responses=REPORT_CONTENT | problems(404, 406, 409, 507),
 )
 async def get_report(job_id: str, jobs: Jobs, accept: Accept = None) -> Response:
     """Get the figures that justify a release, as JSON or as a page to read, print and archive.
@@ -261,7 +264,7 @@ async def get_report(job_id: str, jobs: Jobs, accept: Accept = None) -> Response
     "/{job_id}/manifest",
     operation_id="getJobManifest",
     summary="Get the signed manifest",
-    responses=problems(404, 409),
+    responses=problems(404, 409, 507),
 )
 async def get_manifest(job_id: str, jobs: Jobs) -> SignedManifest:
     """Get the data that a rerun needs except the seed: service, revision, parameters, digests, versions."""
@@ -272,7 +275,7 @@ async def get_manifest(job_id: str, jobs: Jobs) -> SignedManifest:
     "/{job_id}/seed",
     operation_id="revealSeed",
     summary="Reveal the seed",
-    responses=problems(404, 422),
+    responses=problems(404, 422, 507),
 )
 async def reveal_seed(
     job_id: str,
@@ -299,7 +302,7 @@ async def reveal_seed(
     summary="Rerun a job",
     response_model=Job,
     response_description="The new job has ended.",
-    responses=accepted() | problems(400, 404, 409, 413, 415, 422, 429, 503),
+    responses=accepted() | problems(400, 404, 409, 413, 415, 422, 429, 507),
 )
 async def rerun_job(
     job_id: str,

@@ -24,7 +24,7 @@ router = APIRouter(prefix="/v1/measures", tags=["measures"], route_class=JsonRou
     summary="Measure a table against its source",
     response_model=Job,
     response_description="The job has ended and includes its report.",
-    responses=accepted() | problems(400, 409, 413, 415, 422, 429, 503),
+    responses=accepted() | problems(400, 409, 413, 415, 422, 429, 507),
 )
 async def measure(
     body: MeasureRequest,

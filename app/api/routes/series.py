@@ -71,7 +71,7 @@ async def get_series(name: Name, jobs: Jobs, owner: Owner = None) -> Series:
     operation_id="deleteSeries",
     summary="Delete a series",
     status_code=204,
-    responses=problems(403, 404, 409, 422),
+    responses=problems(403, 404, 409, 422, 507),
 )
 async def delete_series(name: Name, jobs: Jobs, owner: Owner = None) -> None:
     """Delete the series with its key and its pairs, which cannot be undone.

@@ -139,5 +139,5 @@ for _provider in PROVIDERS.values():
         description=_provider.summary,
         response_model=Job,
         response_description="The job has ended.",
-        responses=accepted() | problems(400, 409, 413, 415, 422, 429, 503),
+        responses=accepted() | problems(400, 409, 413, 415, 422, 429, 507),
     )

@@ -44,8 +44,9 @@ export function control(name, given, required, context) {
   const schema = resolverOf(context.document)(given);
   const made = kindOf(name, schema, required, context);
   const start = context.suggest?.(name, schema, context.path ?? []);
-  if (start !== undefined) made.set(start);
-  return made;
+  if (start === undefined) return made;
+  made.set(start);
+  return { ...made, suggested: true };
 }
 
 function kindOf(name, schema, required, context) {
@@ -278,17 +279,12 @@ export function valuesOf(parts) {
   return given.length ? Object.fromEntries(given) : undefined;
 }
 
-/** Sets the controls to the values; null leaves a control empty. */
+/** Sets the controls to the values; null leaves a control empty. A suggestion that the values lack is taken back. */
 export function setAll(parts, values) {
-  for (const [name, value] of Object.entries(values ?? {})) if (value !== null) parts[name]?.set(value);
-}
-
-/** Sets the controls to values that were read before; fields that these do not name are cleared. */
-export function restoreAll(parts, values) {
   for (const [name, part] of Object.entries(parts)) {
-    const value = values?.[name];
-    if (Object.keys(part.parts).length) restoreAll(part.parts, value);
+    const value = values?.[name] ?? undefined;
+    if (Object.keys(part.parts).length) setAll(part.parts, value);
     else if (value !== undefined) part.set(value);
-    else if (FIELD.test(name) || FIELDS.test(name)) part.set(undefined); // else a suggestion would come back
+    else if (part.suggested) part.set(undefined);
   }
 }

@@ -182,3 +182,33 @@ def test_jobs_fit_a_phone(browser: Browser, client: httpx.Client, jobs: dict[str
             tab.open(view)
             tab.page.get_by_role("region", name="In three sentences").first.wait_for()
             assert (view, tab.page.evaluate(NOT_NEXT_TO_THE_PAGE)) == (view, True)
+
+
+def test_a_suggestion_that_was_taken_back_stays_away(opened: Console) -> None:
+    """After a reload, and when the parameters of a run that lacked it are changed; also for an attack."""
+    page = opened.page
+    rows = [f"{row // 3},t{row % 7},{1000 + row * 37 % 811}" for row in range(240)]
+    table = opened.upload("households.csv", "\n".join(["hid,town,income", *rows, ""]))
+    opened.open(f"tables/{table}/DSWAP")
+    household = page.get_by_label("Household", exact=True)
+    expect(household).to_have_value("0")
+    household.select_option("none")
+    page.reload()
+    opened.shown()
+    expect(household).to_have_value("")
+    page.get_by_role("button", name="Run", exact=True).click()
+    opened.ended()
+    page.get_by_text("Parameters", exact=True).click()
+    page.get_by_role("button", name="Change them and run again").click()
+    page.get_by_text("Filled in with the parameters that you chose").wait_for()
+    expect(household).to_have_value("")
+    page.go_back()
+    opened.ended()
+    page.get_by_role("link", name="Attack this release").click()
+    group = page.get_by_role("group", name="Identifiers", exact=True)
+    identifiers = group.get_by_role("checkbox", name="hid")
+    expect(identifiers).to_be_checked()
+    identifiers.uncheck()
+    page.reload()
+    opened.shown()
+    expect(identifiers).not_to_be_checked()

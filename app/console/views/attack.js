@@ -39,7 +39,7 @@ export async function view([id]) {
   const place = `${job.id}.attack`;
   const kept = session.entered(place);
   if (kept) {
-    options.restore(kept.options);
+    options.set(kept.options);
     control.restore(kept.control);
   }
   const keep = keeping(place, () => ({ options: withoutSeed(options.value()), control: control.value() }));

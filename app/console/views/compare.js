@@ -27,9 +27,9 @@ export async function view([id]) {
   const place = `${id}.compare`;
   const kept = draft ? null : session.entered(place);
   if (kept) {
-    options.restore(kept.options);
+    options.set(kept.options);
     for (const one of kept.services)
-      variations[services.findIndex((each) => each.identifier === one.service)]?.restore(one);
+      variations[services.findIndex((each) => each.identifier === one.service)]?.set(one);
   }
   const keep = keeping(place, () => ({
     services: chosen().map((each) => each.value()),
@@ -135,12 +135,6 @@ function variation(service, fields, varied, document) {
       tick.checked = true;
       open();
       inside.parameters.set(parameters);
-      inside.vary.set(vary);
-    },
-    restore: ({ parameters, vary }) => {
-      tick.checked = true;
-      open();
-      inside.parameters.restore(parameters);
       inside.vary.set(vary);
     },
     get parts() {

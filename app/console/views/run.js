@@ -41,8 +41,8 @@ export async function view([id, identifier]) {
   const place = `${id}.${identifier}`;
   const kept = draft ? null : session.entered(place);
   if (kept) {
-    parameters.restore(kept.parameters);
-    options.restore(kept.options);
+    parameters.set(kept.parameters);
+    options.set(kept.options);
   }
   const keep = keeping(place, () => {
     const report = resolverOf(document)(schema).properties.report.default; // a default has no value of its own

@@ -1,4 +1,4 @@
-// Check of a CSV before its upload: its delimiter, and whether its first line looks like data.
+// Check of a CSV before its upload: delimiter and decimal mark, and whether its first line looks like data.
 
 import { records } from "./csv.js";
 
@@ -53,15 +53,33 @@ export function whyData(cells, below) {
   return null;
 }
 
+const COMMA = /^-?\d+,\d+$/;
+const POINT = /^-?\d+\.\d+$/;
+const THOUSANDS = /^-?[1-9]\d{0,2}[.,]\d{3}$/; // or a fraction of three digits
+
+/** Returns "comma" if the comma of some cell can only be a decimal mark, and no point is one; else undefined. */
+export function decimalMarkOf(cells) {
+  const clear = cells.filter((cell) => cell !== null && !THOUSANDS.test(cell));
+  const isComma = clear.some((cell) => COMMA.test(cell)) && !clear.some((cell) => POINT.test(cell));
+  return isComma ? "comma" : undefined;
+}
+
 /**
- * Returns {encoding, delimiter, cells, why} of a CSV: its first line, and why it looks like data, if it does.
- * `encoding` and `delimiter` are those that the user stated, else those that the file shows.
+ * Returns {found, cells, why} of a CSV: `found` has encoding, delimiter and decimal mark, as far as they were
+ * stated by the user or the file shows them; `cells` is its first line, and `why` it looks like data, if it does.
  */
-export async function checkFirstLine(file, { encoding, delimiter }) {
+export async function checkFirstLine(file, stated) {
+  const { encoding, delimiter } = stated;
   const bytes = await firstBytes(file);
   const marked = markedEncoding(bytes);
   const text = new TextDecoder(marked?.decoder ?? encoding ?? "utf-8").decode(bytes, { stream: true });
   const sign = delimiter === "tab" ? "\t" : (delimiter ?? delimiterOf(text));
   const [cells = [], ...below] = records(text, bytes.length < LOOKED_AT, sign);
-  return { encoding: encoding ?? marked?.name, delimiter: sign, cells, why: cells.length ? whyData(cells, below) : null };
+  const shown = {
+    encoding: marked?.name,
+    delimiter: sign,
+    decimal_mark: decimalMarkOf([cells, ...below].flat()),
+  };
+  const known = Object.entries({ ...shown, ...stated }).filter(([, value]) => value !== undefined);
+  return { found: Object.fromEntries(known), cells, why: cells.length ? whyData(cells, below) : null };
 }

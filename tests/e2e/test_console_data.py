@@ -75,6 +75,33 @@ def test_a_csv_in_another_encoding_leads_to_the_choice_of_it(opened: Console) ->
     expect(opened.page.locator(".fields label").first).to_have_text("größe")
 
 
+def test_decimal_commas_are_numbers(opened: Console, client: httpx.Client) -> None:
+    """Separators of thousands stay text, which the page says."""
+    rows = "".join(f"{row};{row}.{100 + row},50;{row},25\r\n" for row in range(1, 30))
+    choose(opened, "haushalte.csv", f"Alter;Umsatz;Einkommen\r\n{rows}".encode())
+    buffer = client.get(f"/v1/buffers/{opened.table()}").json()
+    assert [field["type"] for field in buffer["fields"]] == ["int64", "string", "float64"]
+    expect(opened.page.locator(".warning").first).to_contain_text("Umsatz looks like numbers, but is text")
+
+
+@pytest.mark.parametrize(
+    ("cells", "mark"),
+    [
+        (["12,5", "1.234"], "comma"),
+        (["1,234", "7"], None),  # perhaps thousands
+        (["12,5", "0.5"], None),
+        (["1.234,5", "13.04.1942", None], None),
+        (["0,125"], "comma"),
+    ],
+)
+def test_a_decimal_comma_is_recognised_without_a_doubt(
+    opened: Console, cells: list[str | None], mark: str | None
+) -> None:
+    opened.open()
+    script = "async cells => (await import('./console/header_check.js')).decimalMarkOf(cells)"
+    assert opened.evaluate(script, cells) == mark
+
+
 def test_a_survey_has_its_roles_and_their_reasons(opened: Console) -> None:
     """A household number is found by its rows, not by its name, and is nothing to protect."""
     page = opened.page

@@ -4,7 +4,7 @@ import * as api from "../api.js";
 import { annotationsOf } from "../annotations.js";
 import { deletion } from "../deletion.js";
 import { glossed } from "../glossary.js";
-import { fieldsSection, headerDoubt } from "./fields.js";
+import { fieldsSection, headerDoubt, numbersDoubt } from "./fields.js";
 import { element, facts, named, shown } from "../dom.js";
 import { firstRows } from "../rows_table.js";
 import { navigateUnlessLeft, routeHref } from "../router.js";
@@ -58,6 +58,7 @@ export async function view([id]) {
         ["Digest", element("code", {}, buffer.digest)],
       ]),
       headerDoubt(fields),
+      numbersDoubt(fields, profile?.first_rows ?? []),
       profile?.first_rows.length
         ? element(
             "section",

@@ -65,7 +65,7 @@ export async function view() {
     }
     const csv = typeOf(file) === "text/csv";
     const first = csv ? await checkFirstLine(file, options).catch(() => null) : null;
-    if (first) options = { ...options, delimiter: first.delimiter, ...(first.encoding ? { encoding: first.encoding } : {}) };
+    if (first) options = first.found;
     if (first?.why && options.header === undefined) answer.replaceChildren(doubt(first, file, options, send));
     else await send(file, options);
   };

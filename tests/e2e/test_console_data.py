@@ -2,6 +2,7 @@
 
 import gzip
 import re
+from pathlib import Path
 
 import httpx
 import pytest
@@ -73,6 +74,29 @@ def test_a_csv_in_another_encoding_leads_to_the_choice_of_it(opened: Console) ->
     opened.page.get_by_label(re.compile("^A file")).set_input_files(file)
     opened.table()
     expect(opened.page.locator(".fields label").first).to_have_text("größe")
+
+
+def test_a_file_that_has_changed_is_not_taken_for_a_service_that_is_gone(
+    opened: Console, tmp_path: Path
+) -> None:
+    """The browser stops the upload of a file that was written after it was chosen."""
+    page = opened.page
+    path = tmp_path / "numbers.csv"
+    path.write_text("1,2\n3,4\n")
+    opened.open()
+    page.get_by_label(re.compile("^A file")).set_input_files(path)
+    no_header = page.get_by_role("button", name="There is no header")
+    no_header.wait_for()
+    path.write_text("1,2\n3,4\n5,6\n")
+    no_header.click()
+    expect(page.get_by_role("alert")).to_contain_text("changed, moved or deleted after it was chosen")
+
+
+@pytest.mark.parametrize("name", ["table", "table.json", "table.constructor"])
+def test_a_file_of_another_kind_is_refused_in_words(opened: Console, name: str) -> None:
+    choose(opened, name, b"[]")
+    expect(opened.page.get_by_role("alert")).to_contain_text("Export the table as CSV or Parquet")
+    assert not [url for url in opened.asked if "/v1/buffers" in url]
 
 
 def test_decimal_commas_are_numbers(opened: Console, client: httpx.Client) -> None:

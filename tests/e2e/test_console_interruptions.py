@@ -6,7 +6,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Route, expect
+from playwright.sync_api import Browser, FilePayload, Route, expect
 
 from tests.e2e.console import Console, console
 
@@ -145,6 +145,25 @@ def test_the_rows_shown_are_those_of_the_present_choice(opened: Console, table: 
     assert page.locator(".rows tbody tr").count() == 20
     sign = "getComputedStyle(document.querySelector('main'), '::before')"
     page.wait_for_function(f"() => {sign}.visibility === 'visible' && {sign}.content.includes('Loading')")
+
+
+def test_a_table_is_shown_while_no_worker_is_free(opened: Console) -> None:
+    """The values are counted when one is; until then the user can go on without the figures."""
+    page = opened.page
+    page.route("**/profile?*", lambda route: None)  # no response
+    opened.open()
+    file = FilePayload(name="people.csv", mimeType="", buffer=b"age,income\n31,100\n32,200\n")
+    page.get_by_label(re.compile("^A file")).set_input_files(file)
+    go_on = page.get_by_role("button", name="Go on without the figures")
+    go_on.wait_for()
+    expect(page.get_by_role("status").filter(has_text="Uploaded: people.csv")).to_have_count(1)
+    page.get_by_role("link", name="Jobs", exact=True).click()
+    page.get_by_role("heading", name="Jobs").wait_for()
+    expect(go_on).to_have_count(0)
+    page.go_back()
+    go_on.click()
+    page.get_by_text("The roles are suggested from names and types alone").wait_for()
+    expect(go_on).to_have_count(0)
 
 
 def test_a_full_storage_stops_nothing(browser: Browser, client: httpx.Client) -> None:

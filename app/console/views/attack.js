@@ -18,14 +18,14 @@ const ROLES_OF = {
   weights: ["weight"],
 };
 
-export async function view([id]) {
+export async function view([id], signal) {
   const [job, document] = await Promise.all([
     api.get(`v1/jobs/${encodeURIComponent(id)}`),
     api.contract(),
   ]);
   const tables = session.tables();
   const same = tables.find((one) => one.digest === job.source.digest);
-  const table = same ? await loadTable(same.id).catch(() => null) : null;
+  const table = same ? await loadTable(same.id, signal).catch(() => null) : null;
   const fields =
     table?.fields ?? job.source.fields.map((field) => ({ ...field, role: guess(field, null).role }));
   const suggest = (name, _, path) => {

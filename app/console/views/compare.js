@@ -12,8 +12,8 @@ import { counted } from "../format.js";
 
 const OWN = ["source", "services", "key_fields", "validate_only", "webhook"];
 
-export async function view([id]) {
-  const [table, services, document] = await Promise.all([loadTable(id), api.listServices(), api.contract()]);
+export async function view([id], signal) {
+  const [table, services, document] = await Promise.all([loadTable(id, signal), api.listServices(), api.contract()]);
   const { fields } = table;
   const suggest = (name, schema) =>
     ROLE_OPTIONS.includes(name) ? suggestion(name, schema, fields) : undefined;

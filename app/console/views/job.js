@@ -162,6 +162,7 @@ function record(job) {
     { "aria-labelledby": "record" },
     element("h2", { id: "record" }, "For the record"),
     facts([
+      ["Job", element("code", {}, job.id)],
       ["Rows", number(job.row_count)],
       ["Took", job.started_at ? between(job.started_at, job.finished_at) : null],
       ["Fingerprint of the seed", job.seed_fingerprint ? element("code", {}, job.seed_fingerprint) : null],

@@ -18,9 +18,9 @@ const PREVIEW_ROWS = 20;
 const OWN = ["source", "parameters", "validate_only", "preview_rows", "destination", "webhook"];
 /* Members that the view handles separately (table, parameters, preview), or that only programs use. */
 
-export async function view([id, identifier]) {
+export async function view([id, identifier], signal) {
   const [table, service, document] = await Promise.all([
-    loadTable(id),
+    loadTable(id, signal),
     api.getOnce(`v1/services/${encodeURIComponent(identifier)}`),
     api.contract(),
   ]);

@@ -12,6 +12,7 @@ import * as session from "../session.js";
 import { counted, moment } from "../format.js";
 
 const TYPES = {
+  __proto__: null, // a file may have the ending .constructor
   csv: "text/csv",
   tsv: "text/csv",
   txt: "text/csv",
@@ -22,12 +23,15 @@ const TYPES = {
   ipc: "application/vnd.apache.arrow.stream",
 };
 
+const UPLOADED = Object.values(TYPES);
+
 const OF_SPREADSHEET =
   "It is a workbook. Open it in the spreadsheet program, choose “Save as” and the format CSV (UTF-8) for the sheet with the table, then choose that file here.";
 const OF_STATISTICS =
   "It is a file of a statistics package. Export the table as CSV or Parquet there, then choose that file here.";
 /** Ending of a file that the service does not read -> the way to a file that it reads. */
 const OTHER_PROGRAMS = {
+  __proto__: null,
   xlsx: OF_SPREADSHEET,
   xls: OF_SPREADSHEET,
   xlsm: OF_SPREADSHEET,
@@ -37,6 +41,9 @@ const OTHER_PROGRAMS = {
   dta: OF_STATISTICS,
   sas7bdat: OF_STATISTICS,
 };
+
+const OTHER_FILE =
+  "Its name does not end as that of a table does. Export the table as CSV or Parquet and choose that file. If it is a CSV already, give its name the ending .csv.";
 
 const ANNOTATIONS = ["name", "label", "notes"];
 const MOST_OF_A_NAME = 120; // characters
@@ -57,8 +64,8 @@ export async function view() {
   });
   const take = async (file, options = writing.value()) => {
     input.value = "";
-    if (Object.hasOwn(OTHER_PROGRAMS, suffixOf(file))) {
-      const problem = alarm({ title: "This file cannot be read", message: OTHER_PROGRAMS[suffixOf(file)] });
+    if (!UPLOADED.includes(typeOf(file))) {
+      const problem = alarm({ title: "This file cannot be read", message: OTHER_PROGRAMS[suffixOf(file)] ?? OTHER_FILE });
       answer.replaceChildren(problem);
       problem.focus();
       return;
@@ -81,8 +88,10 @@ export async function view() {
       const buffer = await upload(file, options);
       session.remember(buffer, file.name);
       await keepName(buffer, file.name);
+      said.replaceChildren(element("p", {}, "Uploaded: ", named(file.name), ". Its page follows."));
       proceed("tables", buffer.id);
-    } catch (error) {
+    } catch (thrown) {
+      const error = thrown.status === 0 ? await readingProblem(file, thrown) : thrown;
       const problem = alarm(inForm(error, writing.parts));
       said.replaceChildren();
       answer.replaceChildren(problem);
@@ -186,6 +195,13 @@ async function upload(file, options) {
   return createOnce(identity, async (key) =>
     api.json(await api.send("POST", `v1/buffers?${query}`, { body: file, headers: { ...headers, ...key } })),
   );
+}
+
+/** Returns why an upload had no response: the browser stops one whose file has changed, as if the service were gone. */
+async function readingProblem(file, error) {
+  const isReadable = await file.slice(0, 1).arrayBuffer().then(() => true, () => false);
+  if (isReadable) return error;
+  return { title: "The file cannot be read", message: "It was changed, moved or deleted after it was chosen, or it is a folder. Choose it again." };
 }
 
 /** Stores the file's name as the table's. It may name a person, so it is not sent in the address of the upload. */

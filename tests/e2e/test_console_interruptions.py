@@ -103,16 +103,23 @@ def test_a_deleted_table_leaves_nothing_in_the_tab(opened: Console, table: str) 
 
 
 def test_parameters_of_a_job_survive_a_reload(opened: Console, table: str) -> None:
-    """They replace what was entered in the form before."""
+    """They replace what was entered in the form before, and so do its measures."""
     page = opened.page
     opened.open(f"tables/{table}/DSWAP")
     rate = page.get_by_label("Rate")
     rate.fill("0.25")
+    options = page.get_by_text("Report, candidates")
+    options.click()
+    keys = page.locator(".options").get_by_role("group", name="Key fields", exact=True)
+    keys.get_by_label("age").uncheck()
+    keys.get_by_label("income").check()
     page.get_by_role("button", name="Run", exact=True).click()
     opened.ended()
     job = page.url.rpartition("/")[2]
     opened.open(f"tables/{table}/DSWAP")
     rate.fill("0.75")
+    options.click()
+    keys.get_by_label("age").check()
     opened.open(f"jobs/{job}")
     page.get_by_text("Parameters", exact=True).click()
     page.get_by_role("button", name="Change them and run again").click()
@@ -120,6 +127,8 @@ def test_parameters_of_a_job_survive_a_reload(opened: Console, table: str) -> No
     page.reload()
     opened.shown()
     expect(rate).to_have_value("0.25")
+    options.click()
+    expect(keys.get_by_role("checkbox", checked=True)).to_have_accessible_name(re.compile("^income"))
 
 
 def test_the_rows_shown_are_those_of_the_present_choice(opened: Console, table: str) -> None:

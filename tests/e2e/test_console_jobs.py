@@ -74,6 +74,28 @@ def test_a_job_begins_with_its_verdict_and_pictures(opened: Console, jobs: dict[
     assert download.value.suggested_filename == "adult-DSWAP.csv"
 
 
+def test_a_failed_job_shows_its_parameters_and_the_way_on(opened: Console, client: httpx.Client) -> None:
+    """Without its table in this tab, the way leads over the tables; jobs of the same table come first."""
+    page = opened.page
+    rows = [{"age": row, "town": "x", "income": row} for row in range(30)]
+    parameters = {"swap_fields": ["income"], "control_field": "age", "suppression": {"policy": "fail"}}
+    failed = client.post("/v1/services/CDSWAP", json={"source": {"rows": rows}, "parameters": parameters})
+    same = client.post(
+        "/v1/services/DSWAP", json={"source": {"rows": rows}, "parameters": {"swap_fields": ["income"]}}
+    )
+    other = client.post(
+        "/v1/services/DSWAP", json={"source": {"rows": rows[1:]}, "parameters": {"swap_fields": ["income"]}}
+    )
+    assert {answer.raise_for_status().json()["state"] for answer in (same, other)} == {"succeeded"}
+    opened.open(f"jobs/{failed.json()['id']}")
+    expect(page.get_by_text("Control field", exact=True)).to_be_visible()
+    choices = page.get_by_label("Put next to").get_by_role("option")
+    expect(choices.first).to_have_attribute("value", same.json()["id"])
+    expect(choices.filter(has_text="(of another table)").first).to_have_attribute("value", other.json()["id"])
+    page.get_by_role("link", name="Open the job's table").click()
+    page.get_by_role("heading", name="Protect a table").wait_for()
+
+
 def test_two_jobs_are_shown_next_to_each_other(opened: Console, jobs: dict[str, str]) -> None:
     """Both verdicts, the parameter that differs, and the measures that both have."""
     page = opened.page

@@ -32,12 +32,14 @@ export async function view([id, identifier], signal) {
     suggest: suggesting(fields, service),
   });
   const draft = session.takeDraft(identifier);
-  if (draft) parameters.set(draft);
+  if (draft) parameters.set(draft.parameters);
   const options = form(
     schema,
     { document, fields, suggest: startOf(fields) },
     { without: OWN, allInTheOpen: true },
   );
+  const { measures, candidates } = draft?.options ?? {};
+  if (measures || candidates) options.set({ report: "full", ...draft.options });
   const place = `${id}.${identifier}`;
   const kept = draft ? null : session.entered(place);
   if (kept) {

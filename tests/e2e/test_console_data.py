@@ -152,6 +152,15 @@ def test_a_survey_has_its_roles_and_their_reasons(opened: Console) -> None:
     expect(swap.get_by_role("checkbox", name="nr int64")).not_to_be_checked()
 
 
+def test_the_services_are_reached_without_a_walk_over_all_fields(opened: Console) -> None:
+    choose(opened, "wide.csv", (",".join(f"f{at}" for at in range(60)) + "\n").encode())
+    opened.table()
+    opened.page.get_by_role("link", name="choose what should be done").click()
+    heading = opened.page.get_by_role("heading", name="What should be done?")
+    expect(heading).to_be_focused()
+    expect(heading).to_be_in_viewport()
+
+
 def test_the_rows_and_figures_of_the_whole_table_are_shown(opened: Console) -> None:
     page = opened.page
     opened.upload("survey.csv", SURVEY)

@@ -73,6 +73,29 @@ def test_a_lost_response_to_an_upload_makes_one_table(
     assert opened.table() == before["id"]
 
 
+LEAVE = """() => {
+  const leaving = new Event('beforeunload', { cancelable: true });
+  dispatchEvent(leaving);
+  return leaving.defaultPrevented;
+}"""
+
+
+def test_a_reload_during_an_upload_is_asked_about(opened: Console) -> None:
+    """The browser asks, as long as the file is being sent."""
+    page = opened.page
+    held: list[Route] = []
+    page.route("**/v1/buffers?*", lambda route: held.append(route))
+    opened.open()
+    assert not opened.evaluate(LEAVE)
+    file = FilePayload(name="people.csv", mimeType="", buffer=TABLE.encode())
+    with page.expect_request("**/v1/buffers?*"):
+        page.get_by_label(re.compile("^A file")).set_input_files(file)
+    assert opened.evaluate(LEAVE)
+    held[0].continue_()
+    opened.table()
+    assert not opened.evaluate(LEAVE)
+
+
 def test_a_late_response_does_not_leave_the_present_view(opened: Console, table: str) -> None:
     page = opened.page
     opened.open(f"tables/{table}/DSWAP")

@@ -80,6 +80,7 @@ export async function view([id], signal) {
         ["Digest", element("code", {}, buffer.digest)],
         ["Id", element("code", {}, id)],
       ]),
+      element("p", { class: "unprinted" }, "Correct the roles of the fields, then ", toServices(), "."),
       headerDoubt(fields),
       numbersDoubt(fields, profile?.first_rows ?? []),
       profile?.first_rows.length
@@ -94,7 +95,7 @@ export async function view([id], signal) {
       element(
         "section",
         { "aria-labelledby": "services" },
-        element("h2", { id: "services" }, "What should be done?"),
+        element("h2", { id: "services", tabindex: "-1" }, "What should be done?"),
         element(
           "p",
           {},
@@ -111,6 +112,17 @@ export async function view([id], signal) {
       removal(id),
     ].filter(Boolean),
   };
+}
+
+/** Creates a link over the fields, which may be many. The address after # selects the view, so that it cannot lead there. */
+function toServices() {
+  const go = (event) => {
+    event.preventDefault();
+    const heading = document.querySelector("#services");
+    heading.scrollIntoView();
+    heading.focus();
+  };
+  return element("a", { href: location.hash, onclick: go }, "choose what should be done");
 }
 
 function serviceOf(id, service) {

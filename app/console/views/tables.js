@@ -80,6 +80,9 @@ export async function view() {
     const proceed = navigateUnlessLeft();
     answer.replaceChildren();
     sample.disabled = true; // a second click would make a second table
+    const sent = new AbortController();
+    const { signal } = sent;
+    addEventListener("beforeunload", (event) => event.preventDefault(), { signal }); // a reload would end the upload
     said.replaceChildren(
       element("p", {}, "Uploading ", named(file.name), " …"),
       element("progress", { "aria-label": "Upload" }),
@@ -102,6 +105,8 @@ export async function view() {
         problem.append(element("p", {}, "If “How the CSV is written”, above, does not fit the file, correct it there and choose the file again."));
       }
       problem.focus();
+    } finally {
+      sent.abort();
     }
   };
   const sample = element(

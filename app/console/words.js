@@ -9,6 +9,7 @@ const LABELS = {
   block_size: "Block size",
   carry_along: "Fields carried along",
   csv_formulas: "Formulas in CSV",
+  decimal_mark: "Decimal mark",
   deadline_seconds: "Deadline in seconds",
   fields: "Fields",
   k: "Group size (k)",

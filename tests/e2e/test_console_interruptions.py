@@ -154,6 +154,23 @@ def test_parameters_of_a_job_survive_a_reload(opened: Console, table: str) -> No
     expect(keys.get_by_role("checkbox", checked=True)).to_have_accessible_name(re.compile("^income"))
 
 
+def test_suggestions_follow_roles_that_are_corrected_later(opened: Console, table: str) -> None:
+    """They were kept as if they had been entered: the measures took the fields of the roles before."""
+    page = opened.page
+    opened.open(f"tables/{table}/DSWAP")
+    rate = page.get_by_label("Rate")
+    rate.fill("0.25")
+    opened.open(f"tables/{table}")
+    page.get_by_label("age", exact=True).select_option("sensitive")
+    page.get_by_label("income", exact=True).select_option("known")
+    opened.open(f"tables/{table}/DSWAP")
+    expect(rate).to_have_value("0.25")
+    page.get_by_text("Report, candidates").click()
+    for group, name in (("Swap fields", "age"), ("Key fields", "income")):
+        ticked = page.get_by_role("group", name=group, exact=True).get_by_role("checkbox", checked=True)
+        expect(ticked).to_have_accessible_name(re.compile(f"^{name}"))
+
+
 def test_the_rows_shown_are_those_of_the_present_choice(opened: Console, table: str) -> None:
     """A late response for the choice before shows nothing; until a slow view is there, the page says so."""
     page = opened.page

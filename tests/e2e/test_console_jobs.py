@@ -93,7 +93,8 @@ def test_a_failed_job_shows_its_parameters_and_the_way_on(opened: Console, clien
     expect(choices.first).to_have_attribute("value", same.json()["id"])
     expect(choices.filter(has_text="(of another table)").first).to_have_attribute("value", other.json()["id"])
     page.get_by_role("link", name="Open the job's table").click()
-    page.get_by_role("heading", name="Protect a table").wait_for()
+    page.get_by_role("search", name="Tables").get_by_role("button", name="Find").click()
+    page.locator(".cards a").first.wait_for()
 
 
 def test_two_jobs_are_shown_next_to_each_other(opened: Console, jobs: dict[str, str]) -> None:

@@ -39,10 +39,14 @@ export async function view([id], signal) {
   const place = `${job.id}.attack`;
   const kept = session.entered(place);
   if (kept) {
-    options.set(kept.options);
+    options.set(kept.options, kept.suggested);
     control.restore(kept.control);
   }
-  const keep = keeping(place, () => ({ options: withoutSeed(options.value()), control: control.value() }));
+  const keep = keeping(place, () => ({
+    options: withoutSeed(options.value()),
+    suggested: options.suggestions(),
+    control: control.value(),
+  }));
   const call = () => ({
     job: job.id,
     ...(table ? { source: { buffer: same.id } } : {}),

@@ -27,12 +27,13 @@ export async function view([id], signal) {
   const place = `${id}.compare`;
   const kept = draft ? null : session.entered(place);
   if (kept) {
-    options.set(kept.options);
+    options.set(kept.options, kept.suggested);
     for (const one of kept.services)
       variations[services.findIndex((each) => each.identifier === one.service)]?.set(one);
   }
   const keep = keeping(place, () => ({
-    services: chosen().map((each) => each.value()),
+    services: chosen().map((each) => ({ ...each.value(), suggested: each.suggestions() })),
+    suggested: options.suggestions(),
     options: withoutSeed(options.value()),
   }));
   if (draft) keep(); // a reload would bring back what was entered before
@@ -131,15 +132,16 @@ function variation(service, fields, varied, document) {
   return {
     node,
     title: service.title,
-    set: ({ parameters, vary }) => {
+    set: ({ parameters, vary, suggested }) => {
       tick.checked = true;
       open();
-      inside.parameters.set(parameters);
+      inside.parameters.set(parameters, suggested);
       inside.vary.set(vary);
     },
     get parts() {
       return inside ?? {};
     },
+    suggestions: () => inside.parameters.suggestions(),
     chosen: () => tick.checked && inside !== null, // a click is heard before the change that opens it
     combinations: () =>
       Object.values(inside.vary.value() ?? {}).reduce(

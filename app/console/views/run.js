@@ -43,12 +43,16 @@ export async function view([id, identifier], signal) {
   const place = `${id}.${identifier}`;
   const kept = draft ? null : session.entered(place);
   if (kept) {
-    parameters.set(kept.parameters);
-    options.set(kept.options);
+    parameters.set(kept.parameters, kept.suggested?.parameters);
+    options.set(kept.options, kept.suggested?.options);
   }
   const keep = keeping(place, () => {
     const report = resolverOf(document)(schema).properties.report.default; // a default has no value of its own
-    return { parameters: parameters.value(), options: { report, ...withoutSeed(options.value()) } };
+    return {
+      parameters: parameters.value(),
+      options: { report, ...withoutSeed(options.value()) },
+      suggested: { parameters: parameters.suggestions(), options: options.suggestions() },
+    };
   });
   if (draft) keep(); // a reload would bring back what was entered before
   const call = () => ({

@@ -102,7 +102,7 @@ export async function view() {
       point(writing.parts, error.errors ?? []);
       if (error.status === 422 && typeOf(file) === "text/csv") {
         written.open = true;
-        problem.append(element("p", {}, "If “How the CSV is written”, above, does not fit the file, correct it there and choose the file again."));
+        problem.append(element("p", {}, "If “How the CSV is written”, above, does not fit the file, correct it there and choose the file again. Excel in Western Europe writes windows-1252, unless “CSV UTF-8” is chosen."));
       }
       problem.focus();
     } finally {
@@ -263,7 +263,7 @@ const cards = (tables) =>
   );
 
 /** Creates the search for tables that other tabs have uploaded. */
-function finder() {
+function finder(isOpen) {
   const said = element("p", { class: "quiet", role: "status" });
   const holder = element("div", {});
   const find = async (wanted) => {
@@ -281,7 +281,7 @@ function finder() {
   };
   return element(
     "details",
-    { class: "more" },
+    { class: "more", open: isOpen },
     element("summary", {}, "Find a table of another tab"),
     searchOf("Tables", {}, find),
     said,
@@ -298,7 +298,7 @@ function tableList() {
     { class: "panel", "aria-labelledby": "known" },
     element("h2", { id: "known" }, "Uploaded before"),
     tables.length ? cards(tables) : element("p", { class: "quiet" }, "None in this tab."),
-    finder(),
+    finder(!tables.length),
     element(
       "form",
       {

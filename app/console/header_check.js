@@ -57,16 +57,16 @@ const COMMA = /^-?\d+,\d+$/;
 const POINT = /^-?\d+\.\d+$/;
 const THOUSANDS = /^-?[1-9]\d{0,2}[.,]\d{3}$/; // or a fraction of three digits
 
-/** Returns "comma" if the comma of some cell can only be a decimal mark, and no point is one; else undefined. */
-export function decimalMarkOf(cells) {
+/** Returns a cell whose comma may be a decimal mark and separates no thousands, unless points are the mark. */
+export function decimalCommaOf(cells) {
   const clear = cells.filter((cell) => cell !== null && !THOUSANDS.test(cell));
-  const isComma = clear.some((cell) => COMMA.test(cell)) && !clear.some((cell) => POINT.test(cell));
-  return isComma ? "comma" : undefined;
+  return clear.some((cell) => POINT.test(cell)) ? undefined : clear.find((cell) => COMMA.test(cell));
 }
 
 /**
- * Returns {found, cells, why} of a CSV: `found` has encoding, delimiter and decimal mark, as far as they were
- * stated by the user or the file shows them; `cells` is its first line, and `why` it looks like data, if it does.
+ * Returns {found, cells, why, comma} of a CSV: `found` is what the user stated, with encoding and delimiter if the
+ * file shows them; `cells` is its first line, and `why` it looks like data, if it does; `comma` is a cell that may
+ * have a decimal comma.
  */
 export async function checkFirstLine(file, stated) {
   const { encoding, delimiter } = stated;
@@ -75,11 +75,10 @@ export async function checkFirstLine(file, stated) {
   const text = new TextDecoder(marked?.decoder ?? encoding ?? "utf-8").decode(bytes, { stream: true });
   const sign = delimiter === "tab" ? "\t" : (delimiter ?? delimiterOf(text));
   const [cells = [], ...below] = records(text, bytes.length < LOOKED_AT, sign);
-  const shown = {
-    encoding: marked?.name,
-    delimiter: sign,
-    decimal_mark: decimalMarkOf([cells, ...below].flat()),
+  return {
+    found: { ...(marked ? { encoding: marked.name } : {}), delimiter: sign, ...stated },
+    cells,
+    why: cells.length ? whyData(cells, below) : null,
+    comma: decimalCommaOf([cells, ...below].flat()),
   };
-  const known = Object.entries({ ...shown, ...stated }).filter(([, value]) => value !== undefined);
-  return { found: Object.fromEntries(known), cells, why: cells.length ? whyData(cells, below) : null };
 }

@@ -100,30 +100,31 @@ def test_a_file_of_another_kind_is_refused_in_words(opened: Console, name: str) 
 
 
 def test_decimal_commas_are_numbers(opened: Console, client: httpx.Client) -> None:
-    """Separators of thousands stay text, which the page says."""
+    """If the user says so; separators of thousands stay text, which the page says."""
     rows = "".join(f"{row};{row}.{100 + row},50;{row},25\r\n" for row in range(1, 30))
     choose(opened, "haushalte.csv", f"Alter;Umsatz;Einkommen\r\n{rows}".encode())
+    opened.page.get_by_role("button", name="Yes: 1,25 is a number").click()
     buffer = client.get(f"/v1/buffers/{opened.table()}").json()
     assert [field["type"] for field in buffer["fields"]] == ["int64", "string", "float64"]
     expect(opened.page.locator(".warning").first).to_contain_text("Umsatz looks like numbers, but is text")
 
 
 @pytest.mark.parametrize(
-    ("cells", "mark"),
+    ("cells", "found"),
     [
-        (["12,5", "1.234"], "comma"),
+        (["a,b", "12,5", "1.234"], "12,5"),
         (["1,234", "7"], None),  # perhaps thousands
         (["12,5", "0.5"], None),
         (["1.234,5", "13.04.1942", None], None),
-        (["0,125"], "comma"),
+        (["0,125"], "0,125"),
     ],
 )
-def test_a_decimal_comma_is_recognised_without_a_doubt(
-    opened: Console, cells: list[str | None], mark: str | None
+def test_a_decimal_comma_is_asked_for_if_it_may_be_one(
+    opened: Console, cells: list[str | None], found: str | None
 ) -> None:
     opened.open()
-    script = "async cells => (await import('./console/header_check.js')).decimalMarkOf(cells)"
-    assert opened.evaluate(script, cells) == mark
+    script = "async cells => (await import('./console/header_check.js')).decimalCommaOf(cells)"
+    assert opened.evaluate(script, cells) == found
 
 
 def test_a_survey_has_its_roles_and_their_reasons(opened: Console) -> None:

@@ -241,7 +241,8 @@ export function numbersDoubt(fields, rows) {
     { class: "warning" },
     some,
     odd.length === 1 ? " looks like numbers, but is text. " : " look like numbers, but are text. ",
-    "Separators of thousands, percent and currency signs make a text of a number: save the file without them and upload it again. " +
+    "Separators of thousands, percent and currency signs, or words such as NA in some cells make a field of text. Mark words that mean " +
+      "a missing value, and choose the type, below the fields; save the file without the others and upload it again. " +
       "For a decimal comma choose the decimal mark below “How the CSV is written”.",
   );
 }

@@ -72,8 +72,12 @@ export async function view() {
     }
     const csv = typeOf(file) === "text/csv";
     const first = csv ? await checkFirstLine(file, options).catch(() => null) : null;
-    if (first) options = first.found;
-    if (first?.why && options.header === undefined) answer.replaceChildren(doubt(first, file, options, send));
+    await ask(file, first?.found ?? options, first);
+  };
+  const ask = async (file, options, first) => {
+    const on = (more) => ask(file, { ...options, ...more }, first);
+    if (first?.why && options.header === undefined) answer.replaceChildren(headerQuestion(first, file, on));
+    else if (first?.comma && options.decimal_mark === undefined) answer.replaceChildren(commaQuestion(first, file, on));
     else await send(file, options);
   };
   const send = async (file, options) => {
@@ -215,38 +219,53 @@ async function keepName({ id }, name) {
   await api.patch(path, { name: name.slice(0, MOST_OF_A_NAME) }).catch(() => {}); // else only this tab knows it
 }
 
-/** Creates the question whether the first line, which looks like data, has the names of the fields. */
-function doubt({ cells, why }, file, options, send) {
-  const noHeader = element(
-    "button",
-    { type: "button", class: "primary", onclick: () => send(file, { ...options, header: false }) },
-    "There is no header: the first line is data",
+/** Creates a question about a file with two answers, [words, options]; the first one has the focus. */
+function question(title, inside, answers, on) {
+  const id = newId("doubt");
+  const [first, second] = answers.map(([words, options], at) =>
+    element("button", { type: "button", class: at ? null : "primary", onclick: () => on(options) }, words),
   );
-  const question = element(
+  queueMicrotask(() => first.focus());
+  return element(
     "section",
-    { class: "warning", "aria-labelledby": "doubt", tabindex: "-1" },
-    element("h2", { id: "doubt" }, "Is the header missing?"),
-    element("p", {}, "The first line of ", named(file.name), ` looks like data: ${why}.`),
-    element(
-      "p",
-      { class: "first-line" },
-      cells.flatMap((cell, at) => [at ? " | " : "", cell === null ? "null" : named(cell)]),
-    ),
-    element("p", {}, "Without a header the fields are named column_1, column_2, and so on, and no row is lost."),
-    element(
-      "div",
-      { class: "actions" },
-      noHeader,
-      element(
-        "button",
-        { type: "button", onclick: () => send(file, options) },
-        "The first line has the names of the fields",
-      ),
-    ),
+    { class: "warning", "aria-labelledby": id, tabindex: "-1" },
+    element("h2", { id }, title),
+    inside,
+    element("div", { class: "actions" }, first, second),
   );
-  queueMicrotask(() => noHeader.focus());
-  return question;
 }
+
+/** Creates the question whether the first line, which looks like data, has the names of the fields. */
+const headerQuestion = ({ cells, why }, file, on) =>
+  question(
+    "Is the header missing?",
+    [
+      element("p", {}, "The first line of ", named(file.name), ` looks like data: ${why}.`),
+      element(
+        "p",
+        { class: "first-line" },
+        cells.flatMap((cell, at) => [at ? " | " : "", cell === null ? "null" : named(cell)]),
+      ),
+      element("p", {}, "Without a header the fields are named column_1, column_2, and so on, and no row is lost."),
+    ],
+    [
+      ["There is no header: the first line is data", { header: false }],
+      ["The first line has the names of the fields", { header: true }],
+    ],
+    on,
+  );
+
+/** Creates the question whether a comma is the decimal mark, or separates, say, the codes of two answers. */
+const commaQuestion = ({ comma }, file, on) =>
+  question(
+    "Is the comma a decimal mark?",
+    element("p", {}, "Cells of ", named(file.name), ` look like ${comma}.`),
+    [
+      [`Yes: ${comma} is a number`, { decimal_mark: "comma" }],
+      [`No: ${comma} is a text`, { decimal_mark: "point" }],
+    ],
+    on,
+  );
 
 const cards = (tables) =>
   element(

@@ -2,7 +2,7 @@
 
 import { element } from "./dom.js";
 import { messageWords, pathOf } from "./problem_words.js";
-import { FIELD, FIELDS, partsOf, resolverOf, restoreAll, setAll, valuesOf } from "./schema_controls.js";
+import { FIELD, FIELDS, partsOf, resolverOf, setAll, suggestionsOf, valuesOf } from "./schema_controls.js";
 import { titled } from "./words.js";
 
 /** Whether a control is always visible: required, fields, numbers, switches, and those without a default. */
@@ -40,8 +40,8 @@ export function form(given, context, { without = [], allInTheOpen = false } = {}
     node,
     parts,
     value: () => valuesOf(parts) ?? {},
-    set: (values) => setAll(parts, values),
-    restore: (values) => restoreAll(parts, values),
+    set: (values, before) => setAll(parts, values, before),
+    suggestions: () => suggestionsOf(parts),
   };
 }
 

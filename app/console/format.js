@@ -32,9 +32,9 @@ export function bytes(count) {
   return `${FIGURE.format(count)} ${UNITS[unit]}`;
 }
 
-/** Formats a time in the local time zone. */
-export function moment(text) {
-  return new Date(text).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" });
+/** Formats a time in the local time zone; the style `medium` has seconds. */
+export function moment(text, timeStyle = "short") {
+  return new Date(text).toLocaleString("en-GB", { dateStyle: "medium", timeStyle });
 }
 
 /** Formats the duration between two times. */

@@ -1,4 +1,4 @@
-// Check of a CSV before its upload: its delimiter, and whether its first line looks like data.
+// Check of a CSV before its upload: delimiter and decimal mark, and whether its first line looks like data.
 
 import { records } from "./csv.js";
 
@@ -53,15 +53,32 @@ export function whyData(cells, below) {
   return null;
 }
 
+const COMMA = /^-?\d+,\d+$/;
+const POINT = /^-?\d+\.\d+$/;
+const THOUSANDS = /^-?[1-9]\d{0,2}[.,]\d{3}$/; // or a fraction of three digits
+
+/** Returns a cell whose comma may be a decimal mark and separates no thousands, unless points are the mark. */
+export function decimalCommaOf(cells) {
+  const clear = cells.filter((cell) => cell !== null && !THOUSANDS.test(cell));
+  return clear.some((cell) => POINT.test(cell)) ? undefined : clear.find((cell) => COMMA.test(cell));
+}
+
 /**
- * Returns {encoding, delimiter, cells, why} of a CSV: its first line, and why it looks like data, if it does.
- * `encoding` and `delimiter` are those that the user stated, else those that the file shows.
+ * Returns {found, cells, why, comma} of a CSV: `found` is what the user stated, with encoding and delimiter if the
+ * file shows them; `cells` is its first line, and `why` it looks like data, if it does; `comma` is a cell that may
+ * have a decimal comma.
  */
-export async function checkFirstLine(file, { encoding, delimiter }) {
+export async function checkFirstLine(file, stated) {
+  const { encoding, delimiter } = stated;
   const bytes = await firstBytes(file);
   const marked = markedEncoding(bytes);
   const text = new TextDecoder(marked?.decoder ?? encoding ?? "utf-8").decode(bytes, { stream: true });
   const sign = delimiter === "tab" ? "\t" : (delimiter ?? delimiterOf(text));
   const [cells = [], ...below] = records(text, bytes.length < LOOKED_AT, sign);
-  return { encoding: encoding ?? marked?.name, delimiter: sign, cells, why: cells.length ? whyData(cells, below) : null };
+  return {
+    found: { ...(marked ? { encoding: marked.name } : {}), delimiter: sign, ...stated },
+    cells,
+    why: cells.length ? whyData(cells, below) : null,
+    comma: decimalCommaOf([cells, ...below].flat()),
+  };
 }

@@ -118,6 +118,10 @@ document.querySelector("header nav").addEventListener("click", ({ target }) => {
   const { hash } = target.closest("a") ?? {};
   if (hash && hash === location.hash) show(); // the address stays, so that no event follows
 });
+for (const name of ["dragover", "drop"])
+  addEventListener(name, (event) => {
+    if (event.dataTransfer?.types.includes("Files")) event.preventDefault(); // the browser would leave the page for the file
+  });
 addEventListener("hashchange", show);
 showKeyState();
 show();

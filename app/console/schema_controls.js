@@ -44,8 +44,9 @@ export function control(name, given, required, context) {
   const schema = resolverOf(context.document)(given);
   const made = kindOf(name, schema, required, context);
   const start = context.suggest?.(name, schema, context.path ?? []);
-  if (start !== undefined) made.set(start);
-  return made;
+  if (start === undefined) return made;
+  made.set(start);
+  return { ...made, suggested: start };
 }
 
 function kindOf(name, schema, required, context) {
@@ -278,17 +279,26 @@ export function valuesOf(parts) {
   return given.length ? Object.fromEntries(given) : undefined;
 }
 
-/** Sets the controls to the values; null leaves a control empty. */
-export function setAll(parts, values) {
-  for (const [name, value] of Object.entries(values ?? {})) if (value !== null) parts[name]?.set(value);
+const isEqual = (one, other) => stringify([one ?? []].flat()) === stringify([other ?? []].flat());
+
+/**
+ * Sets the controls to the values; null leaves a control empty. A suggestion that the values lack is taken back.
+ * `before`, if given, are the suggestions that the values were entered over: what equals them follows the present ones.
+ */
+export function setAll(parts, values, before) {
+  for (const [name, part] of Object.entries(parts)) {
+    const value = values?.[name] ?? undefined;
+    if (Object.keys(part.parts).length) setAll(part.parts, value, before && (before[name] ?? {}));
+    else if (before && isEqual(value, before[name])) continue;
+    else if (value !== undefined) part.set(value);
+    else if (part.suggested !== undefined) part.set(undefined);
+  }
 }
 
-/** Sets the controls to values that were read before; fields that these do not name are cleared. */
-export function restoreAll(parts, values) {
-  for (const [name, part] of Object.entries(parts)) {
-    const value = values?.[name];
-    if (Object.keys(part.parts).length) restoreAll(part.parts, value);
-    else if (value !== undefined) part.set(value);
-    else if (FIELD.test(name) || FIELDS.test(name)) part.set(undefined); // else a suggestion would come back
-  }
+/** Returns the suggestions by name, as `valuesOf` returns values. */
+export function suggestionsOf(parts) {
+  const found = Object.entries(parts)
+    .map(([name, part]) => [name, Object.keys(part.parts).length ? suggestionsOf(part.parts) : part.suggested])
+    .filter(([, value]) => value !== undefined);
+  return Object.fromEntries(found);
 }

@@ -82,15 +82,15 @@ export const roles = (id) => new Map(Object.entries(read(ROLES + id, {})));
 export const setRole = (id, field, role) =>
   write(ROLES + id, Object.fromEntries(roles(id).set(field, role)));
 
-/** Returns and removes the initial parameters of a form. */
+/** Returns and removes the initial entries of a form. */
 export function takeDraft(service) {
   const draft = read(DRAFT, null);
   if (draft?.service !== service) return null;
   remove(DRAFT);
-  return draft.parameters;
+  return draft.entries;
 }
 
-export const setDraft = (service, parameters) => write(DRAFT, { service, parameters });
+export const setDraft = (service, entries) => write(DRAFT, { service, entries });
 
 /** Returns what was last entered in the form of a place, or null. */
 export const entered = (place) => read(ENTERED + place, null);

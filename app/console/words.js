@@ -9,6 +9,7 @@ const LABELS = {
   block_size: "Block size",
   carry_along: "Fields carried along",
   csv_formulas: "Formulas in CSV",
+  decimal_mark: "Decimal mark",
   deadline_seconds: "Deadline in seconds",
   fields: "Fields",
   k: "Group size (k)",
@@ -24,6 +25,7 @@ const LABELS = {
   q: "Share of values replaced (q)",
   rate: "Rate",
   rank_by: "Figures that rank",
+  runs: "Runs",
   retain_source: "Keep the source for reruns",
   sensitive_fields: "Sensitive fields",
   target: "Field to predict",
@@ -122,9 +124,11 @@ export const figureWords = (name) =>
 
 const QUOTED = /'([a-z][a-z0-9_.]*)'/g;
 
-const quotedInWords = (whole, key) => (Object.hasOwn(LABELS, key) ? spoken(key) : whole);
+const isKnown = (key) => Object.hasOwn(LABELS, key) || known.figures.some((each) => each.name === key);
 
-/** Returns a sentence about a table for people: quoted parameters become words, names of fields stay as they are. */
+const quotedInWords = (whole, key) => (isKnown(key) ? spoken(key) : whole);
+
+/** Returns a sentence about a table for people: quoted parameters and figures become words, names of fields stay as they are. */
 export const sayOfTable = (sentence) => sentence.replace(QUOTED, quotedInWords);
 
 /** Returns a text of the API for people: keys in backticks become words. */

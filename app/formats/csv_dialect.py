@@ -1,4 +1,4 @@
-"""CSV dialect: delimiter, null tokens and character encoding."""
+"""CSV dialect: delimiter, null tokens, character encoding and decimal mark."""
 
 import codecs
 import io
@@ -14,6 +14,8 @@ Encoding = Literal[
     "windows-1250", "windows-1251", "windows-1252", "shift_jis", "gb18030", "big5", "euc-kr",
 ]  # fmt: skip
 """Supported encodings, by their names in the IANA registry."""
+
+DecimalMark = Literal["point", "comma"]
 
 ENCODINGS: tuple[str, ...] = get_args(Encoding)
 
@@ -44,6 +46,7 @@ class CsvDialect:
     encoding: str = "utf-8"
     header: bool = True
     """Whether the first line names the fields; else they are named column_1, column_2, ..."""
+    decimal_mark: DecimalMark = "point"
 
     @property
     def nulls(self) -> list[str]:

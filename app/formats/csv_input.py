@@ -1,5 +1,7 @@
 """CSV reader (RFC 4180): a header or none, any line end, one delimiter character, several encodings.
 
+The decimal mark is a point or a comma, without separators of thousands.
+
 An empty cell is a null; a quoted empty one, ``""``, is empty text or empty bytes, and a null in fields of
 other types. The same holds for the null tokens of the dialect. In a table of one field an empty line is
 therefore a row with a null; in a wider one it is skipped. Cells have the forms of
@@ -87,7 +89,8 @@ class _Text:
     def __init__(self, data: bytes | BinaryIO, dialect: CsvDialect) -> None:
         self._file: BinaryIO = io.BytesIO(data) if isinstance(data, bytes) else data
         self.dialect = dialect
-        self.nulls = frozenset(dialect.nulls)
+        self._nulls = frozenset(dialect.nulls)
+        self.numeric_nulls = frozenset(self.numeric(pa.array(dialect.nulls, pa.string())).to_pylist())
         self.names, self._has_rows = self._header()
 
     def _header(self) -> tuple[list[str], bool]:
@@ -128,6 +131,16 @@ class _Text:
         for mark, message in _OTHER_FORMATS.items():
             if first_bytes.startswith(mark):
                 raise FormatError(message)
+
+    def numeric(self, cells: pa.Array) -> pa.Array:
+        """Return cells, with points for decimal commas; a cell with a point is then no number."""
+        if self.dialect.decimal_mark == "point":
+            return cells
+        return pc.replace_substring(pc.replace_substring(cells, ".", "\0"), ",", ".")
+
+    def nulls_of(self, data_type: pa.DataType) -> frozenset[str]:
+        """Return the null cells of a field of this type, as `numeric` gives them if it has a mark."""
+        return self.numeric_nulls if _has_decimal_mark(data_type) else self._nulls
 
     def refuse_open_quote(self) -> None:
         """Raise FormatError for an unclosed quote, which Arrow would close at the end of the text."""
@@ -237,30 +250,32 @@ def _explained(message: str, names: list[str], header: bool) -> FormatError:
 def _inferred(text: _Text, names: list[str]) -> dict[str, pa.DataType]:
     """Infer the types of these fields."""
     places = {name: place for place, name in enumerate(text.names)}
-    known = {name: FieldType(text.nulls) for name in names}
+    known = {name: FieldType(text.numeric_nulls) for name in names}
     if known:
         for _, batch in text.cells():
             for name, field_type in known.items():
                 if not field_type.is_text:
-                    field_type.see(batch.column(places[name]))
+                    field_type.see(text.numeric(batch.column(places[name])))
     return {name: field_type.result() for name, field_type in known.items()}
 
 
 def _converted(text: _Text, schema: pa.Schema, declared: Collection[str]) -> Iterator[pa.RecordBatch]:
     stated = [place for place, field in enumerate(schema) if field.name in declared]
     others = [place for place, field in enumerate(schema) if field.name not in declared]
-    nulls = text.nulls
+    marked = [place for place, field in enumerate(schema) if _has_decimal_mark(field.type)]
     for start, batch in text.cells():
         columns = batch.columns
+        for place in marked:
+            columns[place] = text.numeric(columns[place])
         for place in stated:
             try:
-                columns[place] = _declared(columns[place], schema.field(place).type, nulls)
+                columns[place] = _declared(columns[place], schema.field(place).type, text)
             except CellFault as fault:
                 where = f"field '{schema.field(place).name}', row {start + fault.index} (counting from 0)"
                 raise FormatError(f"{where}: {fault.what}") from None
         if others:
             found = elementwise(
-                lambda cells, data_type: _as_inferred(cells, data_type, nulls),
+                lambda cells, data_type: _as_inferred(cells, data_type, text.nulls_of(data_type)),
                 [columns[place] for place in others],
                 [schema.field(place).type for place in others],
             )
@@ -269,8 +284,14 @@ def _converted(text: _Text, schema: pa.Schema, declared: Collection[str]) -> Ite
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _declared(cells: pa.Array, data_type: pa.DataType, nulls: frozenset[str]) -> pa.Array:
-    return from_text(cells if may_be_empty(data_type) else without(cells, nulls), data_type)
+def _has_decimal_mark(data_type: pa.DataType) -> bool:
+    """Return whether numbers of this type may have a decimal mark."""
+    return bool(pa.types.is_floating(data_type) or pa.types.is_decimal(data_type))
+
+
+def _declared(cells: pa.Array, data_type: pa.DataType, text: _Text) -> pa.Array:
+    filled = cells if may_be_empty(data_type) else without(cells, text.nulls_of(data_type))
+    return from_text(filled, data_type)
 
 
 def _as_inferred(cells: pa.Array, data_type: pa.DataType, nulls: frozenset[str]) -> pa.Array:
@@ -282,9 +303,11 @@ def _as_inferred(cells: pa.Array, data_type: pa.DataType, nulls: frozenset[str])
         return pa.nulls(len(cells))
     if kind.is_boolean(data_type):
         return pc.equal(without(cells, nulls), "true")
+    if nulls != {""}:
+        cells = without(cells, nulls)  # a quoted token may be a number, which would be cast
     try:
         return cells.cast(data_type)
-    except pa.ArrowInvalid:  # quoted cells that are null
+    except pa.ArrowInvalid:  # quoted empty cells
         return without(cells, nulls).cast(data_type)
 
 

@@ -47,6 +47,8 @@ _OTHER_ORDER = re.compile(
 )
 """Dates with day or month first, or without hyphens."""
 
+_DECIMAL_COMMA = re.compile(r"\s*-?[0-9]*,[0-9]+\s*")
+
 _FAR_PARTS = re.compile(
     r"([+-]?[0-9]+)-([0-9]{2})-([0-9]{2})"
     r"(?:[T ]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]+))?(Z|[+-][0-9]{2}:[0-9]{2})?)?"
@@ -74,6 +76,8 @@ def from_text(texts: pa.Array, data_type: pa.DataType) -> pa.Array:
         what = f"{type_name(data_type)} is written as {form}"
         if pa.types.is_temporal(data_type) and _OTHER_ORDER.match(texts[wrong].as_py()):
             what += "; this one has another order or other separators: rewrite it, or state the type 'string'"
+        elif not pa.types.is_temporal(data_type) and _DECIMAL_COMMA.fullmatch(texts[wrong].as_py()):
+            what += "; if its comma is a decimal mark, upload the CSV with the 'decimal_mark' 'comma'"
         raise CellFault(wrong, what)
     return first_fault(
         texts, lambda some: convert(some, data_type), f"{type_name(data_type)} is written as {form}, in range"

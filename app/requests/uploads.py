@@ -11,7 +11,7 @@ from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
 from app.errors import InvalidRequest, UnsupportedMediaType
-from app.formats.csv_dialect import ENCODINGS, CsvDialect, Encoding, known_encoding
+from app.formats.csv_dialect import ENCODINGS, CsvDialect, DecimalMark, Encoding, known_encoding
 from app.formats.json_text import unique_names
 from app.formats.media_types import ARROW_STREAM, CSV, PARQUET, essence, sent_as
 from app.jobs.tables.uploads import Upload
@@ -71,7 +71,7 @@ def _encoding(value: Any) -> Any:
 
 
 class CsvWriting(StrictModel):
-    """CSV dialect: null tokens, delimiter and encoding.
+    """CSV dialect: null tokens, delimiter, encoding and decimal mark.
 
     They are query parameters of an upload, too, which FastAPI describes by `description` alone.
     """
@@ -88,6 +88,11 @@ class CsvWriting(StrictModel):
         default=None,
         description="CSV: the character encoding. "
         "Default: the `charset` of the `Content-Type`, else `utf-8`.",
+    )
+    decimal_mark: DecimalMark = Field(
+        default="point",
+        description="CSV: the decimal mark of numbers, as in 1234.5 or 1234,5. A number with separators of "
+        "thousands is text.",
     )
 
     def csv_options_set(self) -> set[str]:
@@ -128,7 +133,7 @@ class CsvOptions(CsvWriting):
         message["content-type"] = content_type
         charset = self._charset(message.get_param("charset"))
         has_header = self._has_header(str(message.get_param("header", "")).lower())
-        dialect = CsvDialect(self.delimiter, tuple(self.null_tokens), charset, has_header)
+        dialect = CsvDialect(self.delimiter, tuple(self.null_tokens), charset, has_header, self.decimal_mark)
         return Upload(
             media_type, {"fields": json.loads(self.fields) if self.fields else None, "csv": dialect}
         )

@@ -106,17 +106,20 @@ def test_a_file_whose_type_the_browser_does_not_know_goes_by_its_suffix(
 
 
 def test_a_form_says_how_its_csv_is_written(api: Api) -> None:
-    content = "name;née\nZoë;NA\n".encode("windows-1252")
+    content = "name;née;pay\nZoë;NA;12,5\n".encode("windows-1252")
     said: dict[str, Any] = {
         "delimiter": ";",
         "encoding": "Windows-1252",
         "fields": '{"née": "date"}',
         "null_tokens": ["NA", "-"],
+        "decimal_mark": "comma",
     }
     buffer = _form(api.client, ("a.csv", content, "text/csv"), **said).json()
-    assert buffer["fields"] == [{"name": "name", "type": "string"}, {"name": "née", "type": "date"}]
+    assert {field["name"]: field["type"] for field in buffer["fields"]} == {
+        "name": "string", "née": "date", "pay": "float64",
+    }  # fmt: skip
     rows = api.client.get(f"/v1/buffers/{buffer['id']}/rows").json()["rows"]
-    assert rows == [{"name": "Zoë", "née": None}]
+    assert rows == [{"name": "Zoë", "née": None, "pay": 12.5}]
 
 
 def test_an_empty_field_of_a_form_is_as_none(api: Api) -> None:

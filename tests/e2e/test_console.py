@@ -392,7 +392,7 @@ def test_files_are_taken_as_they_are_written(opened: Console, client: httpx.Clie
     page.get_by_label(re.compile("^A file")).set_input_files(
         FilePayload(name="people.zip", mimeType="", buffer=b"PK")
     )
-    expect(page.get_by_role("alert")).to_contain_text("a buffer is uploaded as")
+    expect(page.get_by_role("alert")).to_contain_text("Export the table as CSV or Parquet")
 
 
 def test_a_key_is_asked_for_and_kept_in_the_tab(browser: Browser, client: httpx.Client) -> None:

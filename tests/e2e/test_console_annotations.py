@@ -103,7 +103,6 @@ def test_a_table_has_the_name_of_its_file_until_it_is_renamed(opened: Console, c
     page.evaluate("sessionStorage.removeItem('rowveil.tables')")
     page.reload()
     page.get_by_text("None in this tab.").wait_for()
-    page.get_by_text("Find a table of another tab").click()
     page.get_by_label("Name contains").fill("of may")
     page.get_by_label("Label is").fill(label)
     page.get_by_role("button", name="Find").click()

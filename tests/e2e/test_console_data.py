@@ -2,6 +2,7 @@
 
 import gzip
 import re
+from pathlib import Path
 
 import httpx
 import pytest
@@ -75,6 +76,57 @@ def test_a_csv_in_another_encoding_leads_to_the_choice_of_it(opened: Console) ->
     expect(opened.page.locator(".fields label").first).to_have_text("größe")
 
 
+def test_a_file_that_has_changed_is_not_taken_for_a_service_that_is_gone(
+    opened: Console, tmp_path: Path
+) -> None:
+    """The browser stops the upload of a file that was written after it was chosen."""
+    page = opened.page
+    path = tmp_path / "numbers.csv"
+    path.write_text("1,2\n3,4\n")
+    opened.open()
+    page.get_by_label(re.compile("^A file")).set_input_files(path)
+    no_header = page.get_by_role("button", name="There is no header")
+    no_header.wait_for()
+    path.write_text("1,2\n3,4\n5,6\n")
+    no_header.click()
+    expect(page.get_by_role("alert")).to_contain_text("changed, moved or deleted after it was chosen")
+
+
+@pytest.mark.parametrize("name", ["table", "table.json", "table.constructor"])
+def test_a_file_of_another_kind_is_refused_in_words(opened: Console, name: str) -> None:
+    choose(opened, name, b"[]")
+    expect(opened.page.get_by_role("alert")).to_contain_text("Export the table as CSV or Parquet")
+    assert not [url for url in opened.asked if "/v1/buffers" in url]
+
+
+def test_decimal_commas_are_numbers(opened: Console, client: httpx.Client) -> None:
+    """If the user says so; separators of thousands stay text, which the page says."""
+    rows = "".join(f"{row};{row}.{100 + row},50;{row},25\r\n" for row in range(1, 30))
+    choose(opened, "haushalte.csv", f"Alter;Umsatz;Einkommen\r\n{rows}".encode())
+    opened.page.get_by_role("button", name="Yes: 1,25 is a number").click()
+    buffer = client.get(f"/v1/buffers/{opened.table()}").json()
+    assert [field["type"] for field in buffer["fields"]] == ["int64", "string", "float64"]
+    expect(opened.page.locator(".warning").first).to_contain_text("Umsatz looks like numbers, but is text")
+
+
+@pytest.mark.parametrize(
+    ("cells", "found"),
+    [
+        (["a,b", "12,5", "1.234"], "12,5"),
+        (["1,234", "7"], None),  # perhaps thousands
+        (["12,5", "0.5"], None),
+        (["1.234,5", "13.04.1942", None], None),
+        (["0,125"], "0,125"),
+    ],
+)
+def test_a_decimal_comma_is_asked_for_if_it_may_be_one(
+    opened: Console, cells: list[str | None], found: str | None
+) -> None:
+    opened.open()
+    script = "async cells => (await import('./console/header_check.js')).decimalCommaOf(cells)"
+    assert opened.evaluate(script, cells) == found
+
+
 def test_a_survey_has_its_roles_and_their_reasons(opened: Console) -> None:
     """A household number is found by its rows, not by its name, and is nothing to protect."""
     page = opened.page
@@ -99,6 +151,15 @@ def test_a_survey_has_its_roles_and_their_reasons(opened: Console) -> None:
     swap = page.get_by_role("group", name="Swap fields", exact=True)
     expect(swap.get_by_role("checkbox", name="income")).to_be_checked()
     expect(swap.get_by_role("checkbox", name="nr int64")).not_to_be_checked()
+
+
+def test_the_services_are_reached_without_a_walk_over_all_fields(opened: Console) -> None:
+    choose(opened, "wide.csv", (",".join(f"f{at}" for at in range(60)) + "\n").encode())
+    opened.table()
+    opened.page.get_by_role("link", name="choose what should be done").click()
+    heading = opened.page.get_by_role("heading", name="What should be done?")
+    expect(heading).to_be_focused()
+    expect(heading).to_be_in_viewport()
 
 
 def test_the_rows_and_figures_of_the_whole_table_are_shown(opened: Console) -> None:

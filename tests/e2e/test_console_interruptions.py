@@ -6,7 +6,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Route, expect
+from playwright.sync_api import Browser, FilePayload, Route, expect
 
 from tests.e2e.console import Console, console
 
@@ -73,6 +73,29 @@ def test_a_lost_response_to_an_upload_makes_one_table(
     assert opened.table() == before["id"]
 
 
+LEAVE = """() => {
+  const leaving = new Event('beforeunload', { cancelable: true });
+  dispatchEvent(leaving);
+  return leaving.defaultPrevented;
+}"""
+
+
+def test_a_reload_during_an_upload_is_asked_about(opened: Console) -> None:
+    """The browser asks, as long as the file is being sent."""
+    page = opened.page
+    held: list[Route] = []
+    page.route("**/v1/buffers?*", lambda route: held.append(route))
+    opened.open()
+    assert not opened.evaluate(LEAVE)
+    file = FilePayload(name="people.csv", mimeType="", buffer=TABLE.encode())
+    with page.expect_request("**/v1/buffers?*"):
+        page.get_by_label(re.compile("^A file")).set_input_files(file)
+    assert opened.evaluate(LEAVE)
+    held[0].continue_()
+    opened.table()
+    assert not opened.evaluate(LEAVE)
+
+
 def test_a_late_response_does_not_leave_the_present_view(opened: Console, table: str) -> None:
     page = opened.page
     opened.open(f"tables/{table}/DSWAP")
@@ -103,16 +126,23 @@ def test_a_deleted_table_leaves_nothing_in_the_tab(opened: Console, table: str) 
 
 
 def test_parameters_of_a_job_survive_a_reload(opened: Console, table: str) -> None:
-    """They replace what was entered in the form before."""
+    """They replace what was entered in the form before, and so do its measures."""
     page = opened.page
     opened.open(f"tables/{table}/DSWAP")
     rate = page.get_by_label("Rate")
     rate.fill("0.25")
+    options = page.get_by_text("Report, candidates")
+    options.click()
+    keys = page.locator(".options").get_by_role("group", name="Key fields", exact=True)
+    keys.get_by_label("age").uncheck()
+    keys.get_by_label("income").check()
     page.get_by_role("button", name="Run", exact=True).click()
     opened.ended()
     job = page.url.rpartition("/")[2]
     opened.open(f"tables/{table}/DSWAP")
     rate.fill("0.75")
+    options.click()
+    keys.get_by_label("age").check()
     opened.open(f"jobs/{job}")
     page.get_by_text("Parameters", exact=True).click()
     page.get_by_role("button", name="Change them and run again").click()
@@ -120,6 +150,25 @@ def test_parameters_of_a_job_survive_a_reload(opened: Console, table: str) -> No
     page.reload()
     opened.shown()
     expect(rate).to_have_value("0.25")
+    options.click()
+    expect(keys.get_by_role("checkbox", checked=True)).to_have_accessible_name(re.compile("^income"))
+
+
+def test_suggestions_follow_roles_that_are_corrected_later(opened: Console, table: str) -> None:
+    """They were kept as if they had been entered: the measures took the fields of the roles before."""
+    page = opened.page
+    opened.open(f"tables/{table}/DSWAP")
+    rate = page.get_by_label("Rate")
+    rate.fill("0.25")
+    opened.open(f"tables/{table}")
+    page.get_by_label("age", exact=True).select_option("sensitive")
+    page.get_by_label("income", exact=True).select_option("known")
+    opened.open(f"tables/{table}/DSWAP")
+    expect(rate).to_have_value("0.25")
+    page.get_by_text("Report, candidates").click()
+    for group, name in (("Swap fields", "age"), ("Key fields", "income")):
+        ticked = page.get_by_role("group", name=group, exact=True).get_by_role("checkbox", checked=True)
+        expect(ticked).to_have_accessible_name(re.compile(f"^{name}"))
 
 
 def test_the_rows_shown_are_those_of_the_present_choice(opened: Console, table: str) -> None:
@@ -145,6 +194,25 @@ def test_the_rows_shown_are_those_of_the_present_choice(opened: Console, table: 
     assert page.locator(".rows tbody tr").count() == 20
     sign = "getComputedStyle(document.querySelector('main'), '::before')"
     page.wait_for_function(f"() => {sign}.visibility === 'visible' && {sign}.content.includes('Loading')")
+
+
+def test_a_table_is_shown_while_no_worker_is_free(opened: Console) -> None:
+    """The values are counted when one is; until then the user can go on without the figures."""
+    page = opened.page
+    page.route("**/profile?*", lambda route: None)  # no response
+    opened.open()
+    file = FilePayload(name="people.csv", mimeType="", buffer=b"age,income\n31,100\n32,200\n")
+    page.get_by_label(re.compile("^A file")).set_input_files(file)
+    go_on = page.get_by_role("button", name="Go on without the figures")
+    go_on.wait_for()
+    expect(page.get_by_role("status").filter(has_text="Uploaded: people.csv")).to_have_count(1)
+    page.get_by_role("link", name="Jobs", exact=True).click()
+    page.get_by_role("heading", name="Jobs").wait_for()
+    expect(go_on).to_have_count(0)
+    page.go_back()
+    go_on.click()
+    page.get_by_text("The roles are suggested from names and types alone").wait_for()
+    expect(go_on).to_have_count(0)
 
 
 def test_a_full_storage_stops_nothing(browser: Browser, client: httpx.Client) -> None:

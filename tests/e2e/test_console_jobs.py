@@ -74,6 +74,29 @@ def test_a_job_begins_with_its_verdict_and_pictures(opened: Console, jobs: dict[
     assert download.value.suggested_filename == "adult-DSWAP.csv"
 
 
+def test_a_failed_job_shows_its_parameters_and_the_way_on(opened: Console, client: httpx.Client) -> None:
+    """Without its table in this tab, the way leads over the tables; jobs of the same table come first."""
+    page = opened.page
+    rows = [{"age": row, "town": "x", "income": row} for row in range(30)]
+    parameters = {"swap_fields": ["income"], "control_field": "age", "suppression": {"policy": "fail"}}
+    failed = client.post("/v1/services/CDSWAP", json={"source": {"rows": rows}, "parameters": parameters})
+    same = client.post(
+        "/v1/services/DSWAP", json={"source": {"rows": rows}, "parameters": {"swap_fields": ["income"]}}
+    )
+    other = client.post(
+        "/v1/services/DSWAP", json={"source": {"rows": rows[1:]}, "parameters": {"swap_fields": ["income"]}}
+    )
+    assert {answer.raise_for_status().json()["state"] for answer in (same, other)} == {"succeeded"}
+    opened.open(f"jobs/{failed.json()['id']}")
+    expect(page.get_by_text("Control field", exact=True)).to_be_visible()
+    choices = page.get_by_label("Put next to").get_by_role("option")
+    expect(choices.first).to_have_attribute("value", same.json()["id"])
+    expect(choices.filter(has_text="(of another table)").first).to_have_attribute("value", other.json()["id"])
+    page.get_by_role("link", name="Open the job's table").click()
+    page.get_by_role("search", name="Tables").get_by_role("button", name="Find").click()
+    page.locator(".cards a").first.wait_for()
+
+
 def test_two_jobs_are_shown_next_to_each_other(opened: Console, jobs: dict[str, str]) -> None:
     """Both verdicts, the parameter that differs, and the measures that both have."""
     page = opened.page
@@ -182,3 +205,33 @@ def test_jobs_fit_a_phone(browser: Browser, client: httpx.Client, jobs: dict[str
             tab.open(view)
             tab.page.get_by_role("region", name="In three sentences").first.wait_for()
             assert (view, tab.page.evaluate(NOT_NEXT_TO_THE_PAGE)) == (view, True)
+
+
+def test_a_suggestion_that_was_taken_back_stays_away(opened: Console) -> None:
+    """After a reload, and when the parameters of a run that lacked it are changed; also for an attack."""
+    page = opened.page
+    rows = [f"{row // 3},t{row % 7},{1000 + row * 37 % 811}" for row in range(240)]
+    table = opened.upload("households.csv", "\n".join(["hid,town,income", *rows, ""]))
+    opened.open(f"tables/{table}/DSWAP")
+    household = page.get_by_label("Household", exact=True)
+    expect(household).to_have_value("0")
+    household.select_option("none")
+    page.reload()
+    opened.shown()
+    expect(household).to_have_value("")
+    page.get_by_role("button", name="Run", exact=True).click()
+    opened.ended()
+    page.get_by_text("Parameters", exact=True).click()
+    page.get_by_role("button", name="Change them and run again").click()
+    page.get_by_text("Filled in with the parameters that you chose").wait_for()
+    expect(household).to_have_value("")
+    page.go_back()
+    opened.ended()
+    page.get_by_role("link", name="Attack this release").click()
+    group = page.get_by_role("group", name="Identifiers", exact=True)
+    identifiers = group.get_by_role("checkbox", name="hid")
+    expect(identifiers).to_be_checked()
+    identifiers.uncheck()
+    page.reload()
+    opened.shown()
+    expect(identifiers).not_to_be_checked()

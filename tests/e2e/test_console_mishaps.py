@@ -55,6 +55,20 @@ def test_an_address_that_cannot_be_read_leads_nowhere(opened: Console) -> None:
     opened.page.get_by_role("heading", name="There is nothing here").wait_for()
 
 
+def test_a_file_that_is_dropped_next_to_its_place_does_not_replace_the_page(opened: Console) -> None:
+    """Also while a form is filled in; a text may be dropped into an input."""
+    opened.open()
+    script = """add => {
+      const dataTransfer = new DataTransfer();
+      add ? dataTransfer.items.add(new File(["a"], "a.csv")) : dataTransfer.setData("text/plain", "a");
+      const dropped = new DragEvent("drop", { bubbles: true, cancelable: true, dataTransfer });
+      document.querySelector("h1").dispatchEvent(dropped);
+      return dropped.defaultPrevented;
+    }"""
+    assert opened.evaluate(script, True)
+    assert not opened.evaluate(script, False)
+
+
 def test_what_is_no_number_is_not_taken_for_the_default(opened: Console) -> None:
     """The browser hides such input from the page; no request is sent until it is corrected."""
     page = opened.page

@@ -147,6 +147,16 @@ def test_measures_and_figures_are_picked_by_their_titles(tab: Console, table: st
     expect(risk.locator("xpath=following-sibling::p[1]")).not_to_be_empty()
 
 
+def test_a_verdict_names_figures_and_options_by_their_titles(tab: Console) -> None:
+    """A name that is none of them may be that of a field, and stays."""
+    tab.open()
+    script = "async text => (await import('./console/words.js')).sayOfTable(text)"
+    said = tab.evaluate(script, "'inference_risk' of 'income_2' has no interval: take several 'runs'")
+    assert (
+        said == "“Inference of the secrets beyond a guess” of 'income_2' has no interval: take several “Runs”"
+    )
+
+
 def test_terms_are_explained_by_mouse_touch_and_keyboard(tab: Console, table: str) -> None:
     tab.open(f"tables/{table}/DSWAP")
     tab.open_everything()

@@ -18,14 +18,14 @@ const ROLES_OF = {
   weights: ["weight"],
 };
 
-export async function view([id]) {
+export async function view([id], signal) {
   const [job, document] = await Promise.all([
     api.get(`v1/jobs/${encodeURIComponent(id)}`),
     api.contract(),
   ]);
   const tables = session.tables();
   const same = tables.find((one) => one.digest === job.source.digest);
-  const table = same ? await loadTable(same.id).catch(() => null) : null;
+  const table = same ? await loadTable(same.id, signal).catch(() => null) : null;
   const fields =
     table?.fields ?? job.source.fields.map((field) => ({ ...field, role: guess(field, null).role }));
   const suggest = (name, _, path) => {
@@ -39,10 +39,14 @@ export async function view([id]) {
   const place = `${job.id}.attack`;
   const kept = session.entered(place);
   if (kept) {
-    options.restore(kept.options);
+    options.set(kept.options, kept.suggested);
     control.restore(kept.control);
   }
-  const keep = keeping(place, () => ({ options: withoutSeed(options.value()), control: control.value() }));
+  const keep = keeping(place, () => ({
+    options: withoutSeed(options.value()),
+    suggested: options.suggestions(),
+    control: control.value(),
+  }));
   const call = () => ({
     job: job.id,
     ...(table ? { source: { buffer: same.id } } : {}),

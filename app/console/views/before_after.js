@@ -49,6 +49,9 @@ export function trialOf(trial) {
   ];
 }
 
+/** Creates a link to the tables, for a job whose source is not among those of this tab. */
+export const openTable = () => element("a", { href: "#/" }, "Open the job's table");
+
 /** Creates the section of a job's page with rows before and after; null without its source in this tab. */
 export function beforeAndAfterOf(job) {
   if (job.kind !== "swap" || job.state !== "succeeded") return null;
@@ -62,7 +65,7 @@ export function beforeAndAfterOf(job) {
   );
   if (!table) {
     holder.append(
-      element("p", { class: "quiet" }, "Open the job's table in this tab to see its rows before and after."),
+      element("p", { class: "quiet" }, openTable(), " in this tab to see its rows before and after."),
     );
     return section;
   }

@@ -12,8 +12,8 @@ import { counted } from "../format.js";
 
 const OWN = ["source", "services", "key_fields", "validate_only", "webhook"];
 
-export async function view([id]) {
-  const [table, services, document] = await Promise.all([loadTable(id), api.listServices(), api.contract()]);
+export async function view([id], signal) {
+  const [table, services, document] = await Promise.all([loadTable(id, signal), api.listServices(), api.contract()]);
   const { fields } = table;
   const suggest = (name, schema) =>
     ROLE_OPTIONS.includes(name) ? suggestion(name, schema, fields) : undefined;
@@ -27,12 +27,13 @@ export async function view([id]) {
   const place = `${id}.compare`;
   const kept = draft ? null : session.entered(place);
   if (kept) {
-    options.restore(kept.options);
+    options.set(kept.options, kept.suggested);
     for (const one of kept.services)
-      variations[services.findIndex((each) => each.identifier === one.service)]?.restore(one);
+      variations[services.findIndex((each) => each.identifier === one.service)]?.set(one);
   }
   const keep = keeping(place, () => ({
-    services: chosen().map((each) => each.value()),
+    services: chosen().map((each) => ({ ...each.value(), suggested: each.suggestions() })),
+    suggested: options.suggestions(),
     options: withoutSeed(options.value()),
   }));
   if (draft) keep(); // a reload would bring back what was entered before
@@ -131,21 +132,16 @@ function variation(service, fields, varied, document) {
   return {
     node,
     title: service.title,
-    set: ({ parameters, vary }) => {
+    set: ({ parameters, vary, suggested }) => {
       tick.checked = true;
       open();
-      inside.parameters.set(parameters);
-      inside.vary.set(vary);
-    },
-    restore: ({ parameters, vary }) => {
-      tick.checked = true;
-      open();
-      inside.parameters.restore(parameters);
+      inside.parameters.set(parameters, suggested);
       inside.vary.set(vary);
     },
     get parts() {
       return inside ?? {};
     },
+    suggestions: () => inside.parameters.suggestions(),
     chosen: () => tick.checked && inside !== null, // a click is heard before the change that opens it
     combinations: () =>
       Object.values(inside.vary.value() ?? {}).reduce(

@@ -225,6 +225,28 @@ function changesPanel(buffer, fields, types, name) {
   return { node, show };
 }
 
+const SEPARATED = /^[-+]?([1-9]\d{0,2}([.,'’\s]\d{3})+|\d+)([.,]\d+)?\s?[%€$£]?$/;
+
+/** Warns about texts that look like numbers, which no service can use as numbers. */
+export function numbersDoubt(fields, rows) {
+  const looksNumeric = (at) => {
+    const cells = rows.map((row) => row[at]).filter((cell) => cell !== null);
+    return cells.every((cell) => SEPARATED.test(cell)) && cells.some((cell) => /\D/.test(cell));
+  };
+  const odd = fields.filter((field, at) => field.type === "string" && at < (rows[0]?.length ?? 0) && looksNumeric(at));
+  if (!odd.length) return null;
+  const some = odd.slice(0, 5).flatMap((field, at) => [at ? ", " : "", named(field.name)]);
+  return element(
+    "p",
+    { class: "warning" },
+    some,
+    odd.length === 1 ? " looks like numbers, but is text. " : " look like numbers, but are text. ",
+    "Separators of thousands, percent and currency signs, or words such as NA in some cells make a field of text. Mark words that mean " +
+      "a missing value, and choose the type, below the fields; save the file without the others and upload it again. " +
+      "For a decimal comma choose the decimal mark below “How the CSV is written”.",
+  );
+}
+
 /** Warns about names that look like data, because the file had no header. */
 export function headerDoubt(fields) {
   const odd = fields.filter((field) => /^[-+]?\d+([.,]\d+)?$/.test(field.name));

@@ -3,7 +3,7 @@
 import * as api from "../api.js";
 import { annotationsOf } from "../annotations.js";
 import { alarm, element, facts, named, newId, shown } from "../dom.js";
-import { beforeAndAfterOf } from "./before_after.js";
+import { beforeAndAfterOf, openTable } from "./before_after.js";
 import { deletion } from "../deletion.js";
 import { stemOf } from "../file_names.js";
 import { badge, nameOf, titleOf } from "./jobs.js";
@@ -162,6 +162,7 @@ function record(job) {
     { "aria-labelledby": "record" },
     element("h2", { id: "record" }, "For the record"),
     facts([
+      ["Job", element("code", {}, job.id)],
       ["Rows", number(job.row_count)],
       ["Took", job.started_at ? between(job.started_at, job.finished_at) : null],
       ["Fingerprint of the seed", job.seed_fingerprint ? element("code", {}, job.seed_fingerprint) : null],
@@ -175,20 +176,25 @@ function record(job) {
   );
 }
 
-/** Lets the user choose another job of the same source to be shown next to this one. */
+/** Lets the user choose another job to be shown next to this one; those of the same source come first. */
 async function pairingWith(job) {
   if (!hasEnded(job)) return null;
   const [{ jobs }, services] = await Promise.all([
     api.get(`v1/jobs?${new URLSearchParams({ page_size: OTHERS, state: "succeeded" })}`),
     api.listServices(),
   ]);
-  const others = jobs.filter((other) => other.id !== job.id && other.kind === job.kind);
+  const isSame = (other) => other.source.digest === job.source.digest;
+  const others = jobs
+    .filter((other) => other.id !== job.id && other.kind === job.kind)
+    .sort((one, other) => isSame(other) - isSame(one));
   if (!others.length) return null;
+  const words = (other) =>
+    `${shown(titleOf(other, services))}, ${moment(other.created_at, "medium")}${isSame(other) ? "" : " (of another table)"}`;
   const choice = element(
     "select",
     { id: newId("pair") },
     others.map((other) =>
-      element("option", { value: other.id }, `${shown(titleOf(other, services))}, ${moment(other.created_at)}`),
+      element("option", { value: other.id }, words(other)),
     ),
   );
   return element(
@@ -320,26 +326,24 @@ function attacked(job) {
 
 function parametersOf(job) {
   const given = Object.entries({ ...job.parameters, ...job.options }).filter(([, value]) => value !== null);
-  const table = session.tables().find((one) => one.digest === job.source.digest);
   return element(
     "details",
-    { class: "opens-in-print" },
+    { class: "opens-in-print", open: job.state === "failed" },
     element("summary", {}, "Parameters"),
     facts(given.map(([name, value]) => [label(name), shown(written(value))])),
-    table && job.kind === "swap"
-      ? element(
-          "button",
-          {
-            type: "button",
-            onclick: () => {
-              session.setDraft(job.service, job.parameters);
-              navigate("tables", table.id, job.service);
-            },
-          },
-          "Change them and run again",
-        )
-      : null,
+    job.kind === "swap" ? changing(job) : null,
   );
+}
+
+/** Creates the button that fills in the form of the service with the job's parameters and options. */
+function changing(job) {
+  const table = session.tables().find((one) => one.digest === job.source.digest);
+  if (!table) return element("p", { class: "quiet unprinted" }, openTable(), " in this tab to change them and run again.");
+  const start = () => {
+    session.setDraft(job.service, { parameters: job.parameters, options: job.options });
+    navigate("tables", table.id, job.service);
+  };
+  return element("button", { type: "button", onclick: start }, "Change them and run again");
 }
 
 function removal(job) {

@@ -171,7 +171,7 @@ function frontier(compared, job) {
       {
         type: "button",
         onclick: () => {
-          session.setDraft(point.service, point.parameters);
+          session.setDraft(point.service, { parameters: point.parameters });
           navigate("tables", source.id, point.service);
         },
       },
@@ -276,7 +276,7 @@ function taken(point, which, points, source) {
               type: "button",
               class: "primary",
               onclick: () => {
-                session.setDraft(point.service, point.parameters);
+                session.setDraft(point.service, { parameters: point.parameters });
                 navigate("tables", source.id, point.service);
               },
             },

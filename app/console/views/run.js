@@ -18,9 +18,9 @@ const PREVIEW_ROWS = 20;
 const OWN = ["source", "parameters", "validate_only", "preview_rows", "destination", "webhook"];
 /* Members that the view handles separately (table, parameters, preview), or that only programs use. */
 
-export async function view([id, identifier]) {
+export async function view([id, identifier], signal) {
   const [table, service, document] = await Promise.all([
-    loadTable(id),
+    loadTable(id, signal),
     api.getOnce(`v1/services/${encodeURIComponent(identifier)}`),
     api.contract(),
   ]);
@@ -32,21 +32,27 @@ export async function view([id, identifier]) {
     suggest: suggesting(fields, service),
   });
   const draft = session.takeDraft(identifier);
-  if (draft) parameters.set(draft);
+  if (draft) parameters.set(draft.parameters);
   const options = form(
     schema,
     { document, fields, suggest: startOf(fields) },
     { without: OWN, allInTheOpen: true },
   );
+  const { measures, candidates } = draft?.options ?? {};
+  if (measures || candidates) options.set({ report: "full", ...draft.options });
   const place = `${id}.${identifier}`;
   const kept = draft ? null : session.entered(place);
   if (kept) {
-    parameters.restore(kept.parameters);
-    options.restore(kept.options);
+    parameters.set(kept.parameters, kept.suggested?.parameters);
+    options.set(kept.options, kept.suggested?.options);
   }
   const keep = keeping(place, () => {
     const report = resolverOf(document)(schema).properties.report.default; // a default has no value of its own
-    return { parameters: parameters.value(), options: { report, ...withoutSeed(options.value()) } };
+    return {
+      parameters: parameters.value(),
+      options: { report, ...withoutSeed(options.value()) },
+      suggested: { parameters: parameters.suggestions(), options: options.suggestions() },
+    };
   });
   if (draft) keep(); // a reload would bring back what was entered before
   const call = () => ({

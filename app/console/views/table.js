@@ -4,7 +4,7 @@ import * as api from "../api.js";
 import { annotationsOf } from "../annotations.js";
 import { deletion } from "../deletion.js";
 import { glossed } from "../glossary.js";
-import { fieldsSection, headerDoubt } from "./fields.js";
+import { fieldsSection, headerDoubt, numbersDoubt } from "./fields.js";
 import { element, facts, named, shown } from "../dom.js";
 import { firstRows } from "../rows_table.js";
 import { navigateUnlessLeft, routeHref } from "../router.js";
@@ -14,19 +14,41 @@ import { counted, moment, number } from "../format.js";
 
 const FIRST_ROWS = 10;
 
+const PATIENCE = 2000; // milliseconds
+
 const profiles = new Map();
 
+/** Returns the profile of a table; null if it is not allowed, or if the user goes on while no worker is free. */
+function profileOf(id, path, signal) {
+  if (profiles.has(id)) return profiles.get(id);
+  const counted = api.get(`${path}/profile?rows=${FIRST_ROWS}`, signal).catch(() => null);
+  counted.then((profile) => profile && profiles.set(id, profile));
+  return new Promise((resolve) => {
+    const notice = element(
+      "div",
+      { class: "waiting", role: "status" },
+      element("p", {}, "The values are counted when a worker is free."),
+      element("button", { type: "button", onclick: () => end(null) }, "Go on without the figures"),
+    );
+    const timer = setTimeout(() => document.querySelector("main").before(notice), PATIENCE);
+    const end = (profile) => {
+      clearTimeout(timer);
+      notice.remove();
+      resolve(profile);
+    };
+    counted.then(end); // also when the view is left, which aborts the request
+  });
+}
+
 /** Returns {buffer, profile, fields, name}; fields have profile, role and guess. Throws Problem. */
-export async function loadTable(id) {
+export async function loadTable(id, signal) {
   const path = `v1/buffers/${encodeURIComponent(id)}`;
   const buffer = await api.get(path).catch((error) => {
     if (error.status === 404) session.forget(id); // deleted in another tab, or expired
     throw error;
   });
   session.remember(buffer, buffer.name);
-  const profile =
-    profiles.get(id) ?? (await api.get(`${path}/profile?rows=${FIRST_ROWS}`).catch(() => null)); // not allowed
-  if (profile) profiles.set(id, profile);
+  const profile = await profileOf(id, path, signal);
   const given = session.roles(id);
   const fields = buffer.fields.map((field, index) => {
     const profiled = profile?.fields[index];
@@ -37,8 +59,8 @@ export async function loadTable(id) {
   return { buffer, profile, fields, name: session.tables().find((one) => one.id === id)?.name ?? id };
 }
 
-export async function view([id]) {
-  const [table, services, document] = await Promise.all([loadTable(id), api.listServices(), api.contract()]);
+export async function view([id], signal) {
+  const [table, services, document] = await Promise.all([loadTable(id, signal), api.listServices(), api.contract()]);
   const { buffer, fields, profile, name } = table;
   const title = element("h1", { tabindex: "-1" }, named(name));
   const rename = (changed) => {
@@ -56,8 +78,11 @@ export async function view([id]) {
         ["Fields", number(fields.length)],
         ["Kept until", moment(buffer.expires_at)],
         ["Digest", element("code", {}, buffer.digest)],
+        ["Id", element("code", {}, id)],
       ]),
+      element("p", { class: "unprinted" }, "Correct the roles of the fields, then ", toServices(), "."),
       headerDoubt(fields),
+      numbersDoubt(fields, profile?.first_rows ?? []),
       profile?.first_rows.length
         ? element(
             "section",
@@ -70,7 +95,7 @@ export async function view([id]) {
       element(
         "section",
         { "aria-labelledby": "services" },
-        element("h2", { id: "services" }, "What should be done?"),
+        element("h2", { id: "services", tabindex: "-1" }, "What should be done?"),
         element(
           "p",
           {},
@@ -87,6 +112,17 @@ export async function view([id]) {
       removal(id),
     ].filter(Boolean),
   };
+}
+
+/** Creates a link over the fields, which may be many. The address after # selects the view, so that it cannot lead there. */
+function toServices() {
+  const go = (event) => {
+    event.preventDefault();
+    const heading = document.querySelector("#services");
+    heading.scrollIntoView();
+    heading.focus();
+  };
+  return element("a", { href: location.hash, onclick: go }, "choose what should be done");
 }
 
 function serviceOf(id, service) {

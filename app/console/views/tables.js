@@ -12,6 +12,7 @@ import * as session from "../session.js";
 import { counted, moment } from "../format.js";
 
 const TYPES = {
+  __proto__: null, // a file may have the ending .constructor
   csv: "text/csv",
   tsv: "text/csv",
   txt: "text/csv",
@@ -22,12 +23,15 @@ const TYPES = {
   ipc: "application/vnd.apache.arrow.stream",
 };
 
+const UPLOADED = Object.values(TYPES);
+
 const OF_SPREADSHEET =
   "It is a workbook. Open it in the spreadsheet program, choose “Save as” and the format CSV (UTF-8) for the sheet with the table, then choose that file here.";
 const OF_STATISTICS =
   "It is a file of a statistics package. Export the table as CSV or Parquet there, then choose that file here.";
 /** Ending of a file that the service does not read -> the way to a file that it reads. */
 const OTHER_PROGRAMS = {
+  __proto__: null,
   xlsx: OF_SPREADSHEET,
   xls: OF_SPREADSHEET,
   xlsm: OF_SPREADSHEET,
@@ -37,6 +41,9 @@ const OTHER_PROGRAMS = {
   dta: OF_STATISTICS,
   sas7bdat: OF_STATISTICS,
 };
+
+const OTHER_FILE =
+  "Its name does not end as that of a table does. Export the table as CSV or Parquet and choose that file. If it is a CSV already, give its name the ending .csv.";
 
 const ANNOTATIONS = ["name", "label", "notes"];
 const MOST_OF_A_NAME = 120; // characters
@@ -57,22 +64,29 @@ export async function view() {
   });
   const take = async (file, options = writing.value()) => {
     input.value = "";
-    if (Object.hasOwn(OTHER_PROGRAMS, suffixOf(file))) {
-      const problem = alarm({ title: "This file cannot be read", message: OTHER_PROGRAMS[suffixOf(file)] });
+    if (!UPLOADED.includes(typeOf(file))) {
+      const problem = alarm({ title: "This file cannot be read", message: OTHER_PROGRAMS[suffixOf(file)] ?? OTHER_FILE });
       answer.replaceChildren(problem);
       problem.focus();
       return;
     }
     const csv = typeOf(file) === "text/csv";
     const first = csv ? await checkFirstLine(file, options).catch(() => null) : null;
-    if (first) options = { ...options, delimiter: first.delimiter, ...(first.encoding ? { encoding: first.encoding } : {}) };
-    if (first?.why && options.header === undefined) answer.replaceChildren(doubt(first, file, options, send));
+    await ask(file, first?.found ?? options, first);
+  };
+  const ask = async (file, options, first) => {
+    const on = (more) => ask(file, { ...options, ...more }, first);
+    if (first?.why && options.header === undefined) answer.replaceChildren(headerQuestion(first, file, on));
+    else if (first?.comma && options.decimal_mark === undefined) answer.replaceChildren(commaQuestion(first, file, on));
     else await send(file, options);
   };
   const send = async (file, options) => {
     const proceed = navigateUnlessLeft();
     answer.replaceChildren();
     sample.disabled = true; // a second click would make a second table
+    const sent = new AbortController();
+    const { signal } = sent;
+    addEventListener("beforeunload", (event) => event.preventDefault(), { signal }); // a reload would end the upload
     said.replaceChildren(
       element("p", {}, "Uploading ", named(file.name), " …"),
       element("progress", { "aria-label": "Upload" }),
@@ -81,8 +95,10 @@ export async function view() {
       const buffer = await upload(file, options);
       session.remember(buffer, file.name);
       await keepName(buffer, file.name);
+      said.replaceChildren(element("p", {}, "Uploaded: ", named(file.name), ". Its page follows."));
       proceed("tables", buffer.id);
-    } catch (error) {
+    } catch (thrown) {
+      const error = thrown.status === 0 ? await readingProblem(file, thrown) : thrown;
       const problem = alarm(inForm(error, writing.parts));
       said.replaceChildren();
       answer.replaceChildren(problem);
@@ -90,9 +106,11 @@ export async function view() {
       point(writing.parts, error.errors ?? []);
       if (error.status === 422 && typeOf(file) === "text/csv") {
         written.open = true;
-        problem.append(element("p", {}, "If “How the CSV is written”, above, does not fit the file, correct it there and choose the file again."));
+        problem.append(element("p", {}, "If “How the CSV is written”, above, does not fit the file, correct it there and choose the file again. Excel in Western Europe writes windows-1252, unless “CSV UTF-8” is chosen."));
       }
       problem.focus();
+    } finally {
+      sent.abort();
     }
   };
   const sample = element(
@@ -188,44 +206,66 @@ async function upload(file, options) {
   );
 }
 
+/** Returns why an upload had no response: the browser stops one whose file has changed, as if the service were gone. */
+async function readingProblem(file, error) {
+  const isReadable = await file.slice(0, 1).arrayBuffer().then(() => true, () => false);
+  if (isReadable) return error;
+  return { title: "The file cannot be read", message: "It was changed, moved or deleted after it was chosen, or it is a folder. Choose it again." };
+}
+
 /** Stores the file's name as the table's. It may name a person, so it is not sent in the address of the upload. */
 async function keepName({ id }, name) {
   const path = `v1/buffers/${encodeURIComponent(id)}`;
   await api.patch(path, { name: name.slice(0, MOST_OF_A_NAME) }).catch(() => {}); // else only this tab knows it
 }
 
-/** Creates the question whether the first line, which looks like data, has the names of the fields. */
-function doubt({ cells, why }, file, options, send) {
-  const noHeader = element(
-    "button",
-    { type: "button", class: "primary", onclick: () => send(file, { ...options, header: false }) },
-    "There is no header: the first line is data",
+/** Creates a question about a file with two answers, [words, options]; the first one has the focus. */
+function question(title, inside, answers, on) {
+  const id = newId("doubt");
+  const [first, second] = answers.map(([words, options], at) =>
+    element("button", { type: "button", class: at ? null : "primary", onclick: () => on(options) }, words),
   );
-  const question = element(
+  queueMicrotask(() => first.focus());
+  return element(
     "section",
-    { class: "warning", "aria-labelledby": "doubt", tabindex: "-1" },
-    element("h2", { id: "doubt" }, "Is the header missing?"),
-    element("p", {}, "The first line of ", named(file.name), ` looks like data: ${why}.`),
-    element(
-      "p",
-      { class: "first-line" },
-      cells.flatMap((cell, at) => [at ? " | " : "", cell === null ? "null" : named(cell)]),
-    ),
-    element("p", {}, "Without a header the fields are named column_1, column_2, and so on, and no row is lost."),
-    element(
-      "div",
-      { class: "actions" },
-      noHeader,
-      element(
-        "button",
-        { type: "button", onclick: () => send(file, options) },
-        "The first line has the names of the fields",
-      ),
-    ),
+    { class: "warning", "aria-labelledby": id, tabindex: "-1" },
+    element("h2", { id }, title),
+    inside,
+    element("div", { class: "actions" }, first, second),
   );
-  queueMicrotask(() => noHeader.focus());
-  return question;
 }
+
+/** Creates the question whether the first line, which looks like data, has the names of the fields. */
+const headerQuestion = ({ cells, why }, file, on) =>
+  question(
+    "Is the header missing?",
+    [
+      element("p", {}, "The first line of ", named(file.name), ` looks like data: ${why}.`),
+      element(
+        "p",
+        { class: "first-line" },
+        cells.flatMap((cell, at) => [at ? " | " : "", cell === null ? "null" : named(cell)]),
+      ),
+      element("p", {}, "Without a header the fields are named column_1, column_2, and so on, and no row is lost."),
+    ],
+    [
+      ["There is no header: the first line is data", { header: false }],
+      ["The first line has the names of the fields", { header: true }],
+    ],
+    on,
+  );
+
+/** Creates the question whether a comma is the decimal mark, or separates, say, the codes of two answers. */
+const commaQuestion = ({ comma }, file, on) =>
+  question(
+    "Is the comma a decimal mark?",
+    element("p", {}, "Cells of ", named(file.name), ` look like ${comma}.`),
+    [
+      [`Yes: ${comma} is a number`, { decimal_mark: "comma" }],
+      [`No: ${comma} is a text`, { decimal_mark: "point" }],
+    ],
+    on,
+  );
 
 const cards = (tables) =>
   element(
@@ -242,7 +282,7 @@ const cards = (tables) =>
   );
 
 /** Creates the search for tables that other tabs have uploaded. */
-function finder() {
+function finder(isOpen) {
   const said = element("p", { class: "quiet", role: "status" });
   const holder = element("div", {});
   const find = async (wanted) => {
@@ -260,7 +300,7 @@ function finder() {
   };
   return element(
     "details",
-    { class: "more" },
+    { class: "more", open: isOpen },
     element("summary", {}, "Find a table of another tab"),
     searchOf("Tables", {}, find),
     said,
@@ -277,7 +317,7 @@ function tableList() {
     { class: "panel", "aria-labelledby": "known" },
     element("h2", { id: "known" }, "Uploaded before"),
     tables.length ? cards(tables) : element("p", { class: "quiet" }, "None in this tab."),
-    finder(),
+    finder(!tables.length),
     element(
       "form",
       {

@@ -1,6 +1,7 @@
 """CSV dialects: delimiters, null tokens, encodings, and inference block by block."""
 
 import io
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -133,3 +134,47 @@ def test_a_header_has_its_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     for endless in (b'"a\n' + b'","b\n' * 1000, b"x" * 2000, b"," * 2000):
         with pytest.raises(FormatError, match="header is longer than 1000 characters"):
             read(endless)
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_a_comma_is_a_decimal_mark_if_it_is_said_to_be() -> None:
+    """Text keeps its commas, and a cell with a point is no number."""
+    row = '12,5;-0,25;1,5e3;7;a,b;1.234,5;1.5;05,12;",5"\n'
+    table = read(
+        "f;g;e;n;s;thousands;point;code;d\n" + row * 50,
+        {"d": "decimal(4,2)"},
+        delimiter=";",
+        decimal_mark="comma",
+    )
+    assert [field.type for field in table.schema] == [
+        pa.float64(), pa.float64(), pa.float64(), pa.int64(), *[pa.string()] * 4, pa.decimal128(4, 2),
+    ]  # fmt: skip
+    expected = [12.5, -0.25, 1500.0, 7, "a,b", "1.234,5", "1.5", "05,12", Decimal("0.50")]
+    assert [column[-1].as_py() for column in table.columns] == expected
+
+
+def test_a_token_with_a_mark_is_null_as_it_is_written() -> None:
+    """Quoted tokens, too, and not the number that has its digits with the other mark."""
+    text = '"99,9";"99,9";x\n"99,9";1,5;"99,9"\n88,8;88,8;y\n'
+    tokens = ("99,9", "88.8")
+    fields = {"column_1": "float64"}
+    table = read(text, fields, delimiter=";", decimal_mark="comma", header=False, null_tokens=tokens)
+    assert table.to_pydict() == {
+        "column_1": [None, None, 88.8],
+        "column_2": [None, 1.5, 88.8],
+        "column_3": ["x", "99,9", "y"],
+    }
+
+
+@pytest.mark.parametrize("fields", [None, {"a": "int64"}])
+def test_a_quoted_token_that_is_a_number_is_null_in_a_field_of_numbers(fields: dict[str, str] | None) -> None:
+    assert read('a\n"99"\n1\n99\n', fields, null_tokens=("99",)).to_pydict() == {"a": [None, 1, None]}
+
+
+@pytest.mark.parametrize("mark", ["point", "comma"])
+def test_a_number_with_the_other_mark_is_refused_for_a_stated_type(mark: str) -> None:
+    """A decimal comma is explained."""
+    number = "1,5" if mark == "point" else "1.5"
+    with pytest.raises(FormatError, match="field 'a', row 1") as raised:
+        read(f'a\n2\n"{number}"\n', {"a": "float64"}, decimal_mark=mark)
+    assert ("'decimal_mark' 'comma'" in raised.value.message) == (mark == "point")

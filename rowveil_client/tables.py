@@ -1,6 +1,7 @@
 """Tables in and out: pandas and polars DataFrames as Arrow tables, and Arrow streams over HTTP."""
 
 import io
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -23,6 +24,7 @@ def as_arrow(table: T) -> tuple[pa.Table, Callable[[pa.Table], T]]:
         return given, lambda released: released
     library = type(given).__module__.partition(".")[0]
     if library == "pandas" and hasattr(given, "columns"):
+        _warn_of_index(given)
         return pa.Table.from_pandas(given, preserve_index=False), _as_pandas
     if library == "polars" and hasattr(given, "to_arrow") and hasattr(given, "columns"):
         import polars
@@ -31,6 +33,18 @@ def as_arrow(table: T) -> tuple[pa.Table, Callable[[pa.Table], T]]:
     raise TypeError(
         f"a table is a pandas or polars DataFrame, or a pyarrow Table; this is {type(given).__qualname__}"
     )
+
+
+def _warn_of_index(frame: Any) -> None:
+    """Warn that labels of rows are lost: pandas aligns by them, and would give values to other rows."""
+    import pandas
+
+    if not frame.index.equals(pandas.RangeIndex(len(frame))):
+        warnings.warn(
+            "the index of the DataFrame is not sent, and rows of results are numbered from 0: call "
+            "reset_index() to make it a field, or reset_index(drop=True)",
+            stacklevel=2,
+        )
 
 
 def _as_pandas(released: pa.Table) -> Any:

@@ -9,14 +9,14 @@ from pydantic_core import from_json
 from app.formats import CsvDialect, Fields, essence, open_table, stream_chunks
 from app.formats.errors import FormatError
 from app.formats.json_input import table_from_columns, table_from_rows
-from app.formats.json_text import check_names, may_repeat
+from app.formats.json_text import check_text, is_doubtful
 
 
 def parse_json(data: bytes) -> Any:
     """Parse a JSON text as the API does: exact integers, no duplicate names in an object."""
     document = from_json(data, allow_inf_nan=False, cache_strings="keys")
-    if may_repeat(data, document):
-        check_names(data)
+    if is_doubtful(data, document):
+        check_text(data)
     return document
 
 

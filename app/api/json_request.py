@@ -26,7 +26,7 @@ from app.api.problems import ADMITTED
 from app.api.request_budget import LARGE_BODY, UPLOAD_BYTES, Claim, memory_of
 from app.errors import AppError, InvalidRequest
 from app.formats.errors import FormatError
-from app.formats.json_text import check_names, may_repeat, reason_not_json, without_byte_order_mark
+from app.formats.json_text import check_text, is_doubtful, reason_not_json, without_byte_order_mark
 from app.requests.validation_errors import MOST_ERRORS
 from providers.errors import did_you_mean
 
@@ -93,7 +93,8 @@ class JsonRequest(Request):
         json.JSONDecodeError
             The body is not JSON; FastAPI expects this error.
         HTTPException
-            400 with `refusal`: an object has a duplicate name, or the body takes too much memory.
+            400 with `refusal`: an object has a duplicate name, a number loses digits, or the body takes too
+            much memory.
         """
         if not hasattr(self, "_json"):
             body = without_byte_order_mark(await self.body())
@@ -102,8 +103,8 @@ class JsonRequest(Request):
                     document = await self.app.state.body_parser.parse(body, self.state.caller.owner)
                 else:
                     document = from_json(body, allow_inf_nan=False, cache_strings="keys")
-                    if may_repeat(body, document):
-                        await to_thread.run_sync(check_names, body)
+                    if is_doubtful(body, document):
+                        await to_thread.run_sync(check_text, body)
             except FormatError as error:
                 self._refuse(InvalidRequest(error.message, error.pointer))
             except AppError as error:

@@ -2,6 +2,7 @@
 
 import codecs
 import io
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -20,6 +21,9 @@ DecimalMark = Literal["point", "comma"]
 ENCODINGS: tuple[str, ...] = get_args(Encoding)
 
 _BLOCK_BYTES = 1 << 16
+
+_CONTROLS = re.compile(rb"[\x80-\x9f]")
+"""Control characters in ISO 8859, where the Windows code pages have quotes, dashes and the euro sign."""
 
 
 def known_encoding(name: str) -> str | None:
@@ -66,6 +70,7 @@ class RecodedFile:
         self._data = data
         self._encoding = encoding
         self._decoder = codecs.getincrementaldecoder(encoding)("strict")
+        self._has_controls = encoding.startswith("iso-8859")
         self._text = b""
         self._ended = False
         self._given = 0
@@ -98,6 +103,11 @@ class RecodedFile:
         while not self._ended and (wanted is None or size < wanted):
             raw = self._data.read(_BLOCK_BYTES)
             self._ended = not raw
+            if self._has_controls and _CONTROLS.search(raw):
+                raise FormatError(
+                    f"the CSV has bytes that are no characters in {self._encoding}, but may be in "
+                    "windows-1252; state the encoding that it was saved in"
+                )
             try:
                 text = self._decoder.decode(raw, final=self._ended).encode()
             except UnicodeError:

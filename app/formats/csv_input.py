@@ -13,6 +13,7 @@ a separate pass: the text is read block by block, and none of it is kept in memo
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import re
@@ -25,8 +26,9 @@ import pyarrow.csv as arrow_csv
 
 from app.formats.batched_columns import elementwise
 from app.formats.bounded_file import Batches, BoundedFile
-from app.formats.csv_dialect import CsvDialect, RawRecodedFile
+from app.formats.csv_dialect import CsvDialect, RawRecodedFile, RecodedFile
 from app.formats.csv_inference import FieldType, without
+from app.formats.csv_quotes import check_quotes
 from app.formats.errors import CellFault, FormatError
 from app.formats.json_input import Fields, declared_types, refuse_unknown
 from app.formats.schema_checks import checked_names
@@ -77,7 +79,7 @@ def open_csv(
     for name, data_type in declared.items():
         if pa.types.is_nested(data_type) or pa.types.is_interval(data_type):
             raise FormatError(f"field '{name}': CSV cannot carry this type; use JSON, Arrow or Parquet")
-    text.refuse_open_quote()
+    check_quotes(text.whole(), text.dialect.delimiter)
     inferred = _inferred(text, [name for name in text.names if name not in declared])
     schema = pa.schema([(name, declared.get(name, inferred.get(name))) for name in text.names])
     return schema, _converted(text, schema, declared.keys())
@@ -98,7 +100,7 @@ class _Text:
         self._refuse_other_formats()
         header: list[str] = []
         text = io.TextIOWrapper(
-            io.BufferedReader(RawRecodedFile(self.dialect.text(BoundedFile(self._file)))),  # type: ignore[type-var]
+            io.BufferedReader(RawRecodedFile(self.whole())),  # type: ignore[type-var]
             "utf-8-sig",
             newline="",
         )
@@ -123,11 +125,16 @@ class _Text:
         return checked_names(names), has_rows
 
     def _refuse_other_formats(self) -> None:
-        """Raise FormatError for the first bytes of another format, unless an encoding is stated."""
-        if self.dialect.encoding != "utf-8":
-            return
+        """Raise FormatError for the first bytes of another format or, if an encoding is stated, of UTF-8."""
         self._file.seek(0)
         first_bytes = self._file.read(8)
+        if self.dialect.encoding != "utf-8":
+            if first_bytes.startswith(codecs.BOM_UTF8):
+                raise FormatError(
+                    f"the CSV begins with the byte order mark of UTF-8 and is not {self.dialect.encoding}; "
+                    "state the encoding 'utf-8'"
+                )
+            return
         for mark, message in _OTHER_FORMATS.items():
             if first_bytes.startswith(mark):
                 raise FormatError(message)
@@ -142,11 +149,9 @@ class _Text:
         """Return the null cells of a field of this type, as `numeric` gives them if it has a mark."""
         return self.numeric_nulls if _has_decimal_mark(data_type) else self._nulls
 
-    def refuse_open_quote(self) -> None:
-        """Raise FormatError for an unclosed quote, which Arrow would close at the end of the text."""
-        text = self.dialect.text(BoundedFile(self._file))
-        if sum(block.count(b'"') for block in iter(lambda: text.read(1 << 20), b"")) % 2:
-            raise FormatError('a quoted cell is not closed; write a quote inside a cell as ""')
+    def whole(self) -> BoundedFile | RecodedFile:
+        """Return the text from its beginning."""
+        return self.dialect.text(BoundedFile(self._file))
 
     def cells(self) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield the number of preceding rows, and rows of strings; an unquoted null cell is null."""

@@ -7,6 +7,7 @@ determines the fields of the table.
 
 from __future__ import annotations
 
+import zoneinfo
 from collections.abc import Callable, Mapping
 from itertools import chain
 from operator import itemgetter
@@ -19,7 +20,7 @@ from app.formats.json_columns import Values, column, inferred_column
 from app.formats.schema_checks import MOST_FIELDS, refused
 from app.formats.size_limits import MOST_CELLS, check_size
 from providers.errors import did_you_mean, reference_token
-from providers.tables.type_names import canonical_type, parse_type
+from providers.tables.type_names import canonical_type, parse_type, unquoted_unknown_zone
 
 Fields = Mapping[str, str] | list[dict[str, str]]
 """Field -> type name; or a list of ``{"name", "type"}``, as in responses."""
@@ -148,6 +149,12 @@ def _declared_type(name: str, type_text: str, pointer: str) -> pa.DataType:
         raise FormatError("a quoted name in the type has half of a surrogate pair", pointer) from None
     except ValueError as error:
         raise FormatError(str(error), pointer) from None
+    if (zone := unquoted_unknown_zone(type_text)) is not None:
+        raise FormatError(
+            f"unknown time zone '{zone}'; a zone that only other programs know is written in double quotes, "
+            f'as in timestamp[us, "Base/Alpha"]{did_you_mean(zone, sorted(zoneinfo.available_timezones()))}',
+            pointer,
+        )
     if reason := refused(declared):
         raise FormatError(f"field '{name}' {reason}", pointer)
     return declared

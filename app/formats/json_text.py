@@ -1,11 +1,14 @@
-"""JSON text checks: rejects duplicate names in an object.
+"""JSON text checks: rejects duplicate names in an object, and numbers whose digits would get lost.
 
 RFC 8259, section 4, leaves duplicate names in an object to the parser, and nearly all keep the last value
 silently. A request or a table with two values for one name has no single meaning, so it is rejected.
 
 The fast parser cannot report duplicate names. `may_repeat` therefore compares the names of the parsed
 document with the colons of the text, which costs about an eighth of the parsing. Only if that is not
-conclusive does `check_names` read the text a second time, object by object.
+conclusive does `check_text` read the text a second time, object by object.
+
+The fast parser also gives the nearest float64 of a number with a fraction. From 2**53 on digits before the
+point would get lost, which `is_doubtful` finds in the text.
 """
 
 import json
@@ -17,11 +20,14 @@ from typing import Any
 import numpy as np
 
 from app.formats.errors import FormatError
+from app.formats.value_text import loses_digits
 from providers.errors import reference_token
 
 _CHUNK = 1 << 18  # bytes processed together: their masks stay in the processor's cache
 
-_COLON, _QUOTE, _SPACE = b':" '
+_COLON, _QUOTE, _SPACE, _POINT = b':" .'
+
+_ZERO = np.uint8(ord("0"))
 
 _SHORT = 1 << 12
 """Bytes up to which the array functions take longer than those of `bytes`."""
@@ -38,6 +44,16 @@ _LONGEST_NAME = 200
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 _PLACE = re.compile(r"at line ([0-9]+) column ([0-9]+)")
+
+_LONG_NUMBER = re.compile(rb"[0-9]{16}\.")
+
+_MOST_DIGITS = 16
+"""Digits before the point from which a number may be 2**53 or more."""
+
+_LOST = (
+    "the number loses digits as float64; declare the field as decimal(p,s) or string and send text, "
+    "or write the number with an exponent"
+)
 
 _NO_NUMBERS = (b"NaN", b"Infinity", b"-Infinity")
 
@@ -77,6 +93,11 @@ def reason_not_json(body: bytes, found: str) -> str:
     return found
 
 
+def is_doubtful(data: bytes, document: Any) -> bool:
+    """Return whether `check_text` must read the text of this document; False is certain."""
+    return may_repeat(data, document) or _may_lose_digits(data)
+
+
 def may_repeat(data: bytes, document: Any) -> bool:
     """Return whether an object of the text may have a duplicate name; False is certain.
 
@@ -106,6 +127,22 @@ def may_repeat(data: bytes, document: Any) -> bool:
     return after_spaces > 0 or _names_in(document, openings) != after_quotes
 
 
+def _may_lose_digits(data: bytes) -> bool:
+    """Return whether the text has 16 digits before a point; False: no number without exponent loses any."""
+    if len(data) <= _SHORT:
+        return _LONG_NUMBER.search(data) is not None
+    text = np.frombuffer(data, np.uint8)
+    for start in range(_MOST_DIGITS, len(text), _CHUNK):
+        points = np.flatnonzero(text[start : start + _CHUNK] == _POINT) + start
+        for place in (1, _MOST_DIGITS, *range(2, _MOST_DIGITS)):
+            points = points[text[points - place] - _ZERO < 10]
+            if not len(points):
+                break
+        if len(points):
+            return True
+    return False
+
+
 def _names_in(document: Any, openings: int) -> int:
     """Return the number of names in all objects of a document whose text has `openings` opening brackets.
 
@@ -126,15 +163,19 @@ def _names_in(document: Any, openings: int) -> int:
     return names
 
 
-def check_names(data: bytes) -> None:
-    """Raise FormatError if an object of this valid JSON text has a duplicate name."""
-    reader = _NameReader()
-    # Numbers stay text: their values do not matter.
-    value = json.loads(data, object_pairs_hook=reader.read, parse_int=str, parse_float=str)
+def check_text(data: bytes) -> None:
+    """Raise FormatError if an object of valid JSON has a duplicate name, or a number loses digits."""
+    reader = _FaultReader()
+    # Integers stay text: their values do not matter.
+    value = json.loads(
+        data, object_pairs_hook=reader.read_object, parse_int=str, parse_float=reader.read_number
+    )
     if reader.found:
-        repeated = next(_repeated_in(value))
-        *place, name = repeated.path
+        fault = next(_faults_in(value))
+        *place, name = fault.path
         pointer = "".join(f"/{reference_token(part)}" for part in place)
+        if fault.message:
+            raise FormatError(fault.message, f"{pointer}/{reference_token(name)}")
         if len(name) > _LONGEST_NAME:
             raise FormatError("a name is given twice in this object; give it once", pointer)
         raise FormatError(
@@ -157,40 +198,48 @@ def unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-class _Repeated:
-    """Duplicate name in an object, and the path to it."""
+class _Fault:
+    """Path to a duplicate name in an object, or with a message to a value."""
 
-    def __init__(self, *path: Any) -> None:
+    def __init__(self, *path: Any, message: str = "") -> None:
         self.path = path
+        self.message = message
 
 
-class _NameReader:
-    """Reducer of each parsed object to None, or to the first duplicate name in it."""
+class _FaultReader:
+    """Reducer of each parsed object to None, or to the first fault in it."""
 
     def __init__(self) -> None:
         self.found = False
-        """Whether a duplicate name was found."""
+        """Whether there is a fault."""
 
-    def read(self, pairs: list[tuple[str, Any]]) -> _Repeated | None:
-        """Return the duplicate name of an object, or of a nested one."""
+    def read_number(self, text: str) -> _Fault | None:
+        """Return the fault of a number with a fraction or an exponent."""
+        if not loses_digits(text):
+            return None
+        self.found = True
+        return _Fault(message=_LOST)
+
+    def read_object(self, pairs: list[tuple[str, Any]]) -> _Fault | None:
+        """Return the duplicate name of an object, or the fault of a nested value."""
         if len(dict(pairs)) != len(pairs):
             self.found = True
-            return _Repeated(_first_repeated(pairs))
+            return _Fault(_first_repeated(pairs))
         if self.found:
             for name, value in pairs:
-                for repeated in _repeated_in(value):
-                    return _Repeated(name, *repeated.path)
+                for fault in _faults_in(value):
+                    return _Fault(name, *fault.path, message=fault.message)
         return None
 
 
-def _repeated_in(value: Any) -> Iterator[_Repeated]:
-    """Yield duplicate names in a reduced object, or in a list of them."""
-    if isinstance(value, _Repeated):
+def _faults_in(value: Any) -> Iterator[_Fault]:
+    """Yield the faults in a reduced value."""
+    if isinstance(value, _Fault):
         yield value
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            for repeated in _repeated_in(item):
-                yield _Repeated(index, *repeated.path)
+            for fault in _faults_in(item):
+                yield _Fault(index, *fault.path, message=fault.message)
 
 
 def _first_repeated(pairs: list[tuple[str, Any]]) -> str:

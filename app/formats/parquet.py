@@ -23,6 +23,7 @@ from app.formats.bounded_file import Batches, BoundedFile
 from app.formats.errors import FormatError
 from app.formats.released_arrays import released
 from app.formats.schema_checks import MOST_FIELDS, check_schema
+from providers.tables.columns import without_null_entries
 from providers.tables.encodings import canonical_array
 from providers.tables.joining import in_one_chunk
 from providers.tables.layouts import original_schema, restored
@@ -180,6 +181,8 @@ def _carried(schema: pa.Schema, batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _as_type(column: pa.Array, data_type: pa.DataType) -> pa.Array:
+    if pa.types.is_dictionary(column.type):  # an ordered one has kept its null until here
+        column = without_null_entries(column)
     if column.type == data_type:
         return column
     return canonical_array(column) if canonical_type(data_type) == data_type else restored(column, data_type)

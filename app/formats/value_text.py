@@ -2,7 +2,8 @@
 
     bool                true, false
     int, uint           decimal digits, ``-`` in front
-    float               shortest digits that read back to the same number; NaN, Infinity, -Infinity
+    float               shortest digits that read back to the same number; NaN, Infinity, -Infinity;
+                        read as the nearest one, unless digits before the point or an integer would be lost
     decimal             digits, or with an exponent
     date                2024-02-29
     time                12:30:00, with as many digits after the point as the unit has
@@ -21,6 +22,7 @@ import base64
 import re
 from collections.abc import Callable
 from datetime import date, timedelta
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -37,6 +39,13 @@ _CLOCK = r"[0-9]{2}:[0-9]{2}:[0-9]{2}"
 _BASE64 = r"^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 
 _NUMBER = r"-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,6})?"
+
+_INTEGER = re.compile("-?[0-9]+")
+
+_EXACT = {16: 2**11, 32: 2**24, 64: 2**53}
+"""Bits of a float -> number from which it does not hold all integers."""
+
+KEEP_DIGITS = "declare the field as decimal(p,s) or string, or write the number with an exponent"
 
 _DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 
@@ -145,7 +154,23 @@ def _floats_from_text(texts: pa.Array, data_type: pa.DataType) -> pa.Array:
     values = texts.cast(data_type)
     if _infinite(values) != pc.sum(pc.match_substring(texts, "Infinity")).as_py():
         raise ValueError("out of range")
+    large = pc.greater_equal(pc.abs(values.cast(pa.float64())), float(_EXACT[data_type.bit_width]))
+    for index in np.flatnonzero(large.fill_null(False)).tolist():
+        text, value = texts[index].as_py(), values[index].as_py()
+        if loses_digits(text) or (_INTEGER.fullmatch(text) and int(text) != value):
+            raise CellFault(index, f"{type_name(data_type)} does not hold its digits; {KEEP_DIGITS}")
     return values
+
+
+def loses_digits(text: str) -> bool:
+    """Return whether digits before the point get lost in float64; a number with an exponent is not exact.
+
+    ``text``: number of decimal digits. The shortest text of a float64 loses none.
+    """
+    value = float(text)
+    if abs(value) < _EXACT[64] or "e" in text or "E" in text:
+        return False
+    return Decimal(text) != Decimal(repr(value))
 
 
 def _infinite(values: pa.Array) -> int | None:

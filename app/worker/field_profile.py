@@ -25,6 +25,7 @@ _MOST_CELLS = 100_000_000
 _MOST_COUNTED_BYTES = 1 << 28  # of the counted values of all fields together
 _LEAST_ROWS = 1_000
 _LONGEST = 200  # characters of a value that is shown
+_MOST_DIGITS = 76  # of a decimal of 256 bits; one of 128 bits has half of them
 
 Open: TypeAlias = "Callable[[], Iterable[pa.RecordBatch]]"
 """Function that reads the table from its beginning."""
@@ -63,7 +64,7 @@ def profile_fields(schema: pa.Schema, read: Open) -> list[dict[str, Any]]:
 
 
 def flat(array: pa.Array) -> pa.Array:
-    """Return the array without encodings, extension type, half precision and date64."""
+    """Return the array without encodings, extension type, and types whose values Arrow cannot compare."""
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
     if pa.types.is_dictionary(array.type):
@@ -72,7 +73,21 @@ def flat(array: pa.Array) -> pa.Array:
         array = pc.run_end_decode(array)
     if pa.types.is_date64(array.type):
         return array.cast(pa.date32())
+    if pa.types.is_decimal(array.type):
+        return _comparable_decimals(array)
     return array.cast(pa.float32()) if pa.types.is_float16(array.type) else array
+
+
+def _comparable_decimals(array: pa.Array) -> pa.Array:
+    """Return the decimals in at least 128 bits and with a scale of 0 or more; as text if none holds them."""
+    kind = array.type
+    if kind.bit_width >= 128 and kind.scale >= 0:
+        return array
+    digits = kind.precision - min(kind.scale, 0)
+    if digits > _MOST_DIGITS:
+        return array.cast(pa.string())
+    wide = pa.decimal128 if digits <= _MOST_DIGITS // 2 else pa.decimal256
+    return array.cast(wide(digits, max(kind.scale, 0)))
 
 
 def shown_texts(array: pa.Array) -> list[str | None]:

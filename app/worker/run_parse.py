@@ -16,7 +16,7 @@ from pydantic_core import from_json
 from app.engine.engine import MEMORY_LIMIT, TOO_LARGE, Failure, Outcome
 from app.formats.errors import FormatError
 from app.formats.json_input import named_types, table_from_columns, table_from_rows
-from app.formats.json_text import check_names, may_repeat
+from app.formats.json_text import check_text, is_doubtful
 from app.store.blobs.arrow_stream import table_bytes
 
 MOST_REST_BYTES = 1 << 20
@@ -43,7 +43,7 @@ def run_parse(task: ParseTask) -> Outcome:
         ``[member of the request, "rows" or "columns", message, pointer]``; a message says what is wrong with
         one. ``table 0``, ``table 1``, ...: Arrow stream of each table without a message. Or only ``invalid``:
         reason that the body is not JSON. Or only ``refused``: message and pointer of an object with a
-        duplicate name.
+        duplicate name, or of a number that loses digits.
     """
     os.environ["RUST_BACKTRACE"] = "0"  # a panic without memory would hang while it collects its stack
     try:
@@ -66,8 +66,8 @@ def tables_of(outcome: dict[str, Any]) -> Iterator[tuple[str, str, bytes | None,
 
 def _parsed(body: bytes) -> Outcome:
     document = from_json(body, allow_inf_nan=False, cache_strings="keys")
-    if may_repeat(body, document):
-        check_names(body)
+    if is_doubtful(body, document):
+        check_text(body)
     tables: list[list[str]] = []
     streams: dict[str, bytes] = {}
     for member in _TABLES if type(document) is dict else ():

@@ -12,7 +12,7 @@ from providers.arrays import BoolArray, Float64Array, Int64Array
 from providers.errors import ParameterError, SourceError
 from providers.params import RiskSelection
 from providers.tables.codes import cells, codes
-from providers.tables.columns import combined, unwrapped
+from providers.tables.numbers import float_values
 from providers.tables.schemas import check_names
 
 _POINTER = "/parameters/risk"
@@ -74,8 +74,7 @@ def row_risk(table: pa.Table, selection: RiskSelection) -> RowRisk:
     """
     k = selection.k
     if selection.field is not None:
-        # Kernels are compiled for arrays that may be written, which Arrow's are not.
-        risk: Float64Array = np.require(_numbers(table, selection.field, "field"), requirements="W")
+        risk = _numbers(table, selection.field, "field")
         return RowRisk(risk, risk > 1.0 / k if k else np.zeros(len(risk), np.bool_))
     cell, bound = combinations(table, selection.key_fields)
     if selection.weight is None:
@@ -95,11 +94,7 @@ def combinations(table: pa.Table, names: Sequence[str]) -> tuple[Int64Array, int
 
 def _numbers(table: pa.Table, name: str, parameter: str) -> Float64Array:
     """Return weights or risks as float64; raise SourceError if one of them is none."""
-    column = unwrapped(table.column(name))
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    array = combined(column.cast(pa.float64(), safe=False))
-    values: Float64Array = array.to_numpy(zero_copy_only=False)  # a null is NaN
+    values = float_values(table.column(name))  # a null is NaN
     weights = parameter == "weight"
     with np.errstate(over="ignore", divide="ignore"):
         # 1 / F must be finite too

@@ -318,11 +318,13 @@ def numbers_read(column: pa.ChunkedArray) -> tuple[Numbers, NumberFaults]:
         scale = kind.scale
         units_of_scale, faults.long = unscaled(array)
         whole: npt.NDArray[Any] = units_of_scale[rows]
+        values = nearest_floats(array)[rows]
     else:
         scale, whole = 0, _whole(array)[rows]
+        values = whole.astype(np.float64)
     least = int(whole.min()) if len(whole) else 0
     units = (whole - whole.dtype.type(least)).view(f"u{whole.dtype.itemsize}").astype(np.uint64)
-    return Numbers(rows, whole.astype(np.float64) / 10.0**scale, units, least, scale), faults
+    return Numbers(rows, values, units, least, scale), faults
 
 
 def counted_from(numbers: Numbers, least: int) -> Numbers:

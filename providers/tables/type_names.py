@@ -15,7 +15,8 @@ A name describes the values, not Arrow's layout. A dictionary, run-end, view, la
 decimal's storage width, an extension over its storage, date64 and the nullable flags have no name: they are
 named as the type of their values. A struct's field name that is
 not a word of ``A-Z a-z 0-9 _`` (not beginning with a digit), and a zone with characters outside
-``A-Z a-z 0-9 _ + - / :``, is written as a JSON string: ``"``, ``\`` and U+0000 to U+001F escaped
+``A-Z a-z 0-9 _ + - / :``, is written as a JSON string (in the digest; elsewhere every zone that is not known
+here, so that a request cannot name one by mistake): ``"``, ``\`` and U+0000 to U+001F escaped
 (the short escapes where JSON has one, else ``\u00xx`` in lower case), all else as it is.
 """
 
@@ -24,10 +25,12 @@ from __future__ import annotations
 import difflib
 import json
 import re
+from collections.abc import Iterator
 from functools import cache, lru_cache
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 
 def value_type(kind: pa.DataType) -> pa.DataType:
@@ -190,8 +193,10 @@ def _name(data_type: pa.DataType, units: bool) -> str:
     if kind.is_timestamp(data_type):
         if data_type.tz is None:
             return f"timestamp[{data_type.unit}]" if units and data_type.unit != "us" else "timestamp"
-        zone = _quoted_unless(_ZONE, data_type.tz)
-        return f"timestamp[{data_type.unit}, {zone}]" if units else f"timestamp[{zone}]"
+        if not units:
+            return f"timestamp[{_quoted_unless(_ZONE, data_type.tz)}]"
+        zone = _quoted_unless(_ZONE, data_type.tz) if is_known_zone(data_type.tz) else _quoted(data_type.tz)
+        return f"timestamp[{data_type.unit}, {zone}]"
     if kind.is_map(data_type):
         return f"map<{_name(data_type.key_type, units)}, {_name(data_type.item_type, units)}>"
     if kind.is_struct(data_type):
@@ -218,7 +223,38 @@ def _decimal(precision: int, scale: int) -> pa.DataType:
 
 
 def _quoted_unless(plain: re.Pattern[str], text: str) -> str:
-    return text if plain.fullmatch(text) else json.dumps(text, ensure_ascii=False)
+    return text if plain.fullmatch(text) else _quoted(text)
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+@lru_cache(maxsize=1024)
+def is_known_zone(zone: str) -> bool:
+    """Whether Arrow knows the time zone; True for every zone on a machine without a time zone database."""
+    return zone == "Z" or _is_found(zone) or not _is_found("Europe/Dublin")
+
+
+def _is_found(zone: str) -> bool:
+    try:
+        pc.local_timestamp(pa.scalar(0, pa.timestamp("s", zone)))
+    except pa.ArrowException:
+        return False
+    return True
+
+
+def unquoted_unknown_zone(name: str) -> str | None:
+    """Return the first time zone in a type name that is neither known nor in quotes."""
+    zones = (data_type.tz for data_type in _timestamps(parse_type(name)) if data_type.tz is not None)
+    return next((zone for zone in zones if not is_known_zone(zone) and _quoted(zone) not in name), None)
+
+
+def _timestamps(data_type: pa.DataType) -> Iterator[pa.DataType]:
+    if pa.types.is_timestamp(data_type):
+        yield data_type
+    for number in range(data_type.num_fields):
+        yield from _timestamps(data_type.field(number).type)
 
 
 def _known() -> str:

@@ -11,7 +11,9 @@ import pytest
 from app.worker.row_comparison import _differ
 from providers import PROVIDERS
 from providers.measures.shared.columns import column_of
-from providers.tables.numbers import counted, float_values, floats_of, nearest_floats
+from providers.params import RiskSelection
+from providers.swapping.row_risk import row_risk
+from providers.tables.numbers import counted, float_values, floats_of, nearest_floats, numbers_of
 from tests.naive.agreement import assert_agree, swap
 from tests.property.out_of_core import assert_same
 
@@ -56,6 +58,24 @@ def test_tenths_are_not_one_digit_off() -> None:
     array = pa.array(TENTHS, pa.decimal128(25, 5))
     assert nearest_floats(array).tolist() == [tenth / 10 for tenth in range(1, 41)]
     assert array.cast(pa.float64()).to_pylist() != [tenth / 10 for tenth in range(1, 41)]
+
+
+@pytest.mark.parametrize("scale", [2, 10, 18])
+def test_locality_reads_decimals_beyond_the_integers_of_float64(scale: int) -> None:
+    """The quotient of a rounded number of units and a power of ten was rounded a second time."""
+    draws = random.Random(11)
+    values = [number(draws.randint(2**53, 2**63 - 1), scale) for _ in range(500)]
+    numbers = numbers_of(pa.chunked_array([pa.array(values, pa.decimal128(20, scale))]), "x")
+    assert numbers.values.tolist() == list(map(float, values))
+
+
+@pytest.mark.parametrize("selection", [{"field": "x"}, {"key_fields": ["y"], "weight": "x"}])
+def test_risks_and_weights_are_those_of_the_same_numbers_as_double(selection: dict[str, Any]) -> None:
+    doubles, decimals = (
+        row_risk(numbers_table(kind), RiskSelection.model_validate(selection)).risk
+        for kind in (pa.float64(), pa.decimal128(25, 5))
+    )
+    np.testing.assert_array_equal(doubles, decimals)
 
 
 def numbers_table(kind: pa.DataType) -> pa.Table:

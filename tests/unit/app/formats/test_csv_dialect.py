@@ -70,6 +70,19 @@ def test_what_is_not_of_the_encoding_is_reported() -> None:
             read(text, encoding="shift_jis")
 
 
+@pytest.mark.parametrize("encoding", ["windows-1252", "iso-8859-1", "gb18030"])
+def test_utf_8_is_not_read_as_another_encoding(encoding: str) -> None:
+    """The first field would be named ï»¿a, and letters beyond ASCII become others."""
+    with pytest.raises(FormatError, match="begins with the byte order mark of UTF-8"):
+        read("\ufeffa,b\n1,é\n".encode(), encoding=encoding)
+
+
+@pytest.mark.parametrize("encoding", ["iso-8859-1", "iso-8859-2", "iso-8859-15"])
+def test_characters_of_windows_do_not_become_control_characters(encoding: str) -> None:
+    with pytest.raises(FormatError, match="may be in windows-1252; state the encoding"):
+        read("a,b\n1,5 €\n".encode("windows-1252"), encoding=encoding)
+
+
 @pytest.mark.parametrize(
     ("name", "known"),
     [("UTF8", "utf-8"), ("us-ascii", "utf-8"), ("Latin-1", "iso-8859-1"), ("cp1252", "windows-1252"),

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from app.formats.errors import FormatError
-from app.formats.json_input import table_from_columns, table_from_rows
-from app.formats.json_output import json_with_rows
+from app.formats.json_input import declared_types, table_from_columns, table_from_rows
+from app.formats.json_output import fields_of, json_with_rows
 from app.formats.media_types import JSON
 from providers.tables.type_names import type_name
 from tests.whole_tables import read_json, read_table, write_table
@@ -463,3 +463,22 @@ def test_what_is_read_does_not_grow_as_the_square_of_ever_other_members() -> Non
         return seen
 
     assert calls(400) < 3 * calls(200)
+
+
+@pytest.mark.parametrize(
+    "name", ["timestamp[us, Europe/Dubln]", "struct<at: list<timestamp[ns, Europe/Dubln]>>"]
+)
+def test_a_mistyped_time_zone_is_refused(name: str) -> None:
+    """It was accepted, and its moments were returned in UTC."""
+    with pytest.raises(
+        FormatError, match=r"unknown time zone 'Europe/Dubln'.* mean 'Europe/Dublin'"
+    ) as caught:
+        declared_types({"at": name})
+    assert caught.value.pointer == "/fields/at"
+
+
+@pytest.mark.parametrize("zone", ["Europe/Dublin", "UTC", "Z", "+05:30", "Mars/Olympus", 'odd "zone"'])
+def test_the_zone_of_a_file_is_read_back_as_the_response_names_it(zone: str) -> None:
+    """A zone that is not known here is in quotes, and was none that a request names by mistake."""
+    field = pa.field("at", pa.timestamp("us", zone))
+    assert declared_types(fields_of(pa.schema([field]))) == {"at": field.type}

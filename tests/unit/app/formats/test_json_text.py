@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.formats.errors import FormatError
-from app.formats.json_text import check_names, may_repeat, unique_names
+from app.formats.json_text import check_text, is_doubtful, may_repeat, unique_names
 from tests.whole_tables import parse_json, read_json
 
 LONG = b" " * 5000
@@ -115,8 +115,44 @@ def test_across_the_pieces_that_are_looked_at() -> None:
         text = b'{"x":"' + b"." * padding + b'","a":1,"a":2}'
         with pytest.raises(FormatError):
             parse_json(text)
-        check_names(text.replace(b'"a":2', b'"b":2'))
+        check_text(text.replace(b'"a":2', b'"b":2'))
         assert not may_repeat(text.replace(b'"a":2', b'"b":2'), {"x": 0, "a": 1, "b": 2})
+
+
+@pytest.mark.parametrize(
+    ("number", "lost"),
+    [
+        ("9007199254740993.0", True),
+        ("-12345678901234567.89", True),
+        ("9007199254740992.5", True),
+        ("9" * 400 + ".0", True),
+        ("9007199254740992.0", False),
+        ("9007199254740994.00", False),
+        ("12345678901234568.0", False),  # the shortest text of a float64 as R and Go write it
+        ("1.2345678901234567e25", False),
+        ("1234567890123456.78", False),  # the nearest float64, as for 0.1
+        ('"9007199254740993.0"', False),
+    ],
+)
+def test_a_number_whose_digits_float64_does_not_hold_is_refused(number: str, lost: bool) -> None:
+    for before in (b"", LONG):
+        text = before + f'{{"rows":[{{"a":1.5}},{{"a":[0.5,{number}]}}]}}'.encode()
+        if not lost:
+            parse_json(text)
+            continue
+        with pytest.raises(
+            FormatError, match="the number loses digits as float64; declare the field"
+        ) as refused:
+            parse_json(text)
+        assert refused.value.pointer == "/rows/1/a/1"
+
+
+def test_a_long_number_is_found_at_every_place() -> None:
+    """Its digits may begin in one chunk and end in the next."""
+    for padding in (*range(40), *range(2**18 - 40, 2**18 + 40)):
+        text = b'["' + b"." * padding + b'",9007199254740993.5,0.25]'
+        assert is_doubtful(text, json.loads(text))
+    assert not is_doubtful(b'["' + b"1234567890.5" * 50_000 + b'"]', [""])
 
 
 def test_a_table_names_the_row_and_the_field() -> None:

@@ -97,6 +97,17 @@ def test_the_levels_of_an_ordered_dictionary_stay_in_their_order() -> None:
     assert found.dictionary.to_pylist() == ["low", "mid", "high"]
 
 
+@pytest.mark.parametrize("media_type", [ARROW_STREAM, PARQUET])
+def test_an_ordered_dictionary_that_holds_a_null_can_be_downloaded(media_type: str) -> None:
+    """A Parquet file was cut off, since Arrow writes no dictionary with a null."""
+    levels = pa.DictionaryArray.from_arrays(
+        pa.array([2, 1, None, 0], pa.int8()), pa.array(["low", None, "high"]), ordered=True
+    )
+    found = read(media_type, written(media_type, pa.table({"v": levels})))["v"]
+    assert found.to_pylist() == ["high", None, None, "low"]
+    assert [entry for entry in found.chunk(0).dictionary.to_pylist() if entry] == ["low", "high"]
+
+
 @pytest.mark.parametrize(
     "inner",
     [

@@ -19,6 +19,8 @@ COLUMNS: dict[str, pa.Array] = {
     "unsigned": pa.array([2**64 - 1 - row * row for row in range(300)], pa.uint64()),
     "float": pa.array([None if row % 7 == 0 else row / 8 for row in range(300)]),
     "decimal": pa.array([decimal.Decimal(row % 50) / 4 for row in range(300)]),
+    "narrow": pa.array([decimal.Decimal(row % 50) / 4 for row in range(300)], pa.decimal64(12, 2)),
+    "thousands": pa.array([decimal.Decimal(row % 50) * 1000 for row in range(300)], pa.decimal128(10, -3)),
     "date": pa.array([DAY + dt.timedelta(days=row % 40) for row in range(300)]),
     "stamp": pa.array([dt.datetime(2024, 1, 1) + dt.timedelta(hours=row) for row in range(300)]),
 }
@@ -120,6 +122,19 @@ def test_nulls_and_nan_are_equal_to_themselves() -> None:
     assert [field["changed"] for field in found["fields"]] == [2, 1, 0]
     assert [row["row"] for row in found["rows"]] == [2, 3, 4]
     assert found["rows"][1] == {"row": 3, "before": ["2.0", "4", "[4]"], "after": [None, "4.0", "[4]"]}
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.decimal32(9, 2), pa.decimal64(18, 2), pa.decimal128(9, -2), pa.decimal256(75, -2)], ids=str
+)
+def test_decimals_that_arrow_cannot_compare_are_profiled_and_compared(kind: pa.DataType) -> None:
+    """Fields of 32 or 64 bits, or of a negative scale, failed with 500."""
+    values = [decimal.Decimal(300), None, decimal.Decimal(500), decimal.Decimal(300)]
+    source, release = (pa.table({"x": pa.array(order, kind)}) for order in (values, values[::-1]))
+    (profile,) = profiled(source)
+    assert (profile["nulls"], profile["distinct"], profile["largest_count"]) == (1, 2, 2)
+    found = compared(source, release, Wanted(True, 5, True, "x", "x"))
+    assert [field["changed"] for field in found["fields"]] == [2]
 
 
 def test_a_cross_table_counts_pairs_with_nulls() -> None:

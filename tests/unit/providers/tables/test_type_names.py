@@ -30,6 +30,7 @@ NAMED = [
     ("timestamp[ms]", pa.timestamp("ms")),
     ("timestamp[us, Europe/Dublin]", pa.timestamp("us", "Europe/Dublin")),
     ("timestamp[ns, +05:30]", pa.timestamp("ns", "+05:30")),
+    ('timestamp[us, "Mars/Olympus"]', pa.timestamp("us", "Mars/Olympus")),
     ('timestamp[s, "odd ]zone"]', pa.timestamp("s", "odd ]zone")),
     ("duration[us]", pa.duration("us")),
     ("interval", pa.month_day_nano_interval()),

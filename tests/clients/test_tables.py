@@ -1,0 +1,28 @@
+"""Tables in and out of the Python client."""
+
+import warnings
+
+import pandas as pd
+import pytest
+
+from rowveil_client.tables import as_arrow
+
+
+@pytest.mark.parametrize("labels", [[5, 3, 0], ["x", "y", "z"], [1, 2, 3]])
+def test_a_lost_index_is_announced(labels: list[object]) -> None:
+    """pandas would align the release with the source by it."""
+    with pytest.warns(UserWarning, match=r"the index of the DataFrame is not sent.*reset_index"):
+        table, back = as_arrow(pd.DataFrame({"a": [1, 2, 3]}, index=labels))
+    assert back(table).index.equals(pd.RangeIndex(3))
+
+
+def test_the_usual_index_needs_no_warning() -> None:
+    frames = [
+        pd.DataFrame({"a": [1, 2, 3]}),
+        pd.DataFrame({"a": [1, 2]}, index=[0, 1]),
+        pd.DataFrame({"a": []}),
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for frame in frames:
+            assert as_arrow(frame)[0].column_names == ["a"]

@@ -22,7 +22,7 @@ from starlette.datastructures import QueryParams
 from app.api.auth.authenticate import authenticate, authorize
 from app.api.auth.scopes import NEEDED
 from app.api.content_encoding import decoded
-from app.api.problems import ADMITTED
+from app.api.problems import ADMITTED, OPEN
 from app.api.request_budget import LARGE_BODY, UPLOAD_BYTES, Claim, memory_of
 from app.errors import AppError, InvalidRequest
 from app.formats.errors import FormatError
@@ -210,6 +210,8 @@ class JsonRoute(APIRoute):
                 rates = request.app.state.jobs.rates
                 allowance = rates.take(request.state.caller.owner) if is_limited else None
                 request.scope[ADMITTED] = allowance
+                if is_limited:
+                    request.scope[OPEN] = request.app.state.open_requests.enter(request.state.caller.owner)
                 if scope is not None:  # a refused request counts, too
                     authorize(request, request.state.caller, scope)
             allowance = request.scope[ADMITTED]

@@ -44,6 +44,9 @@ MEDIA_TYPE = "application/problem+json"
 ADMITTED = "rowveil.admitted"
 """Key of a request's scope: what is left to its caller, once it has been authenticated and counted."""
 
+OPEN = "rowveil.open"
+"""Key of a request's scope: the function to call when its response has ended, if it counts as open."""
+
 _log = logging.getLogger("rowveil.http")
 
 

@@ -141,7 +141,7 @@ def test_few_suppressed_values_hide_no_class_where_nulls_move() -> None:
 def test_no_marginal_and_no_chart_depends_on_few_lost_values(
     policy: str, kept: list[int], lost: int, random: Any, data: Any
 ) -> None:
-    """Whoever has the release and the report learns nothing of values that few rows have lost."""
+    """A reader of release and report learns nothing of values that few rows have lost."""
     marginals = MEASURES["marginals"]
     assert marginals.find is not None
     kept = [-1000, *kept]

@@ -142,8 +142,7 @@ def test_no_marginal_and_no_chart_depends_on_few_lost_values(
     policy: str, kept: list[int], lost: int, random: Any, data: Any
 ) -> None:
     """A reader of release and report learns nothing of values that few rows have lost."""
-    marginals = MEASURES["marginals"]
-    assert marginals.find is not None
+    finds = [MEASURES[key].find for key in ("marginals", "weighted_marginals")]
     kept = [-1000, *kept]
     instead: dict[str, list[int | None]] = {"null": [None] * lost, "replaced": [60] * lost, "dropped": []}
     after = [*random.sample(kept, len(kept)), *instead[policy]]
@@ -155,8 +154,13 @@ def test_no_marginal_and_no_chart_depends_on_few_lost_values(
             pa.table({"n": pa.array(values, pa.int64()), "c": pa.array(map(_as_text, values), pa.string())})
             for values in ([*kept, *own], after)
         )
-        comparison = Comparison(Release(source, destination), MeasureOptions(threshold=4), STREAM)
-        reports.append((marginals.find(comparison).value, chart_data(comparison, {})["fields"]))
+        source, destination = (
+            table.append_column("w", pa.array([2] * table.num_rows)) for table in (source, destination)
+        )
+        options = MeasureOptions(threshold=4, weight_fields=("w",))
+        comparison = Comparison(Release(source, destination), options, STREAM)
+        values = [find(comparison).value for find in finds if find is not None]
+        reports.append((values, chart_data(comparison, {})["fields"]))
     assert reports[0] == reports[1]
 
 

@@ -115,7 +115,7 @@ def null_code(column: Column) -> int | None:
 
 
 def grouped_codes(column: Column, threshold: int, most: int) -> tuple[list[str], dict[Side, Int64Array]]:
-    """Label the named values, and number each row by its label.
+    """Label the named values, and number each row by its label. Values that few rows have lost do not count.
 
     Parameters
     ----------
@@ -130,11 +130,12 @@ def grouped_codes(column: Column, threshold: int, most: int) -> tuple[list[str],
     dict
         Side -> index of each row's label; shape (rows,).
     """
-    counts = {
-        side: np.bincount(column.codes(side), minlength=column.levels).astype(np.int64) for side in SIDES
-    }
+    lost = few_lost({side: column.codes(side) for side in SIDES}, threshold)
+    kept = {side: np.delete(column.codes(side), lost[side]) for side in SIDES}
+    counts = {side: np.bincount(kept[side], minlength=column.levels).astype(np.int64) for side in SIDES}
     named, rest = named_levels(counts, threshold, most, null_code(column))
     label_of = np.full(column.levels, len(named), np.int64)
     label_of[named] = np.arange(len(named))
-    labels = [*column.labels(named), *([OTHERS] if any(rest.values()) else [])]
+    has_others = any(rest.values()) or len(lost["source"]) > 0
+    labels = [*column.labels(named), *([OTHERS] if has_others else [])]
     return labels, {side: label_of[column.codes(side)] for side in SIDES}

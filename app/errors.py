@@ -321,19 +321,28 @@ class LimitReached(AppError):
     title = "Too many requests"
 
     def __init__(
-        self, message: str, policy: str = "", quota: int = 0, left: int = 0, seconds: int = 1, window: int = 0
+        self,
+        message: str,
+        policy: str = "",
+        quota: int = 0,
+        left: int = 0,
+        seconds: int = 1,
+        window: int = 0,
+        closes: bool = False,
     ) -> None:
         """``policy``: the limit's name; ``left`` of ``quota``; ``seconds``: delay of a retry.
 
-        ``window``: seconds in which the whole quota returns; 0: it does not return by time.
+        ``window``: seconds in which the whole quota returns; 0: it does not return by time. ``closes``:
+        whether the connection is closed after the response.
         """
         super().__init__(message)
-        self.args = (message, policy, quota, left, seconds, window)
+        self.args = (message, policy, quota, left, seconds, window, closes)
         self.policy = policy
         self.quota = quota
         self.left = left
         self.seconds = seconds
         self.window = window
+        self.closes = closes
 
     def headers(self) -> dict[str, str]:
         """Return the headers of draft-ietf-httpapi-ratelimit-headers-10."""
@@ -342,6 +351,7 @@ class LimitReached(AppError):
             "RateLimit-Policy": f'"{self.policy}";q={self.quota}'
             + (f";w={self.window}" if self.window else ""),
             "RateLimit": f'"{self.policy}";r={self.left};t={self.seconds}',
+            **({"Connection": "close"} if self.closes else {}),
         }
 
 

@@ -25,6 +25,7 @@ from app.api.routes import attacks, buffers, frontier, health, jobs, ledger, mea
 from app.api.usual_requests import UsualRequests, usual_handlers
 from app.errors import StorageFull, Unavailable
 from app.help import routes as help_pages
+from app.jobs.fairness.open_requests import OpenRequests
 from app.jobs.lifecycle import StartStopped
 from app.jobs.maintenance.adoption import StorageInUse
 from app.jobs.service import JobService
@@ -132,6 +133,7 @@ def create_app(settings: Settings, process: ApiProcess | None = None) -> FastAPI
     )
     app.state.settings = settings
     app.state.request_budget = RequestBudget(settings, metrics)
+    app.state.open_requests = OpenRequests(settings, metrics)
     app.state.start_refused = False
     app.state.paths = set()
     app.state.tokens = _tokens(settings)

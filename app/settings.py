@@ -73,6 +73,10 @@ def _default_request_memory(given: dict[str, Any]) -> int:
     return max(512 * 2**20, available_memory() // 8)
 
 
+def _default_open_requests(given: dict[str, Any]) -> int:
+    return max(1, int(given.get("max_connections", 1)) // 2)
+
+
 def _default_units(given: dict[str, Any]) -> int:
     return 8 if given.get("engine") == "dask" else 1
 
@@ -290,6 +294,9 @@ class Settings(BaseSettings):
     """Requests per second that one caller may send to one API process on average; 0: no limit."""
     caller_request_burst: Annotated[int, Field(ge=1)] = 1000
     """Requests that one caller may send at once after a pause."""
+    caller_open_requests: Annotated[int, Field(ge=1)] = Field(default_factory=_default_open_requests)
+    """Maximum number of requests of one caller that are being answered at the same time; a wait and an event
+    stream count as long as they last. Default: half of the maximum number of connections."""
     attack_thresholds: dict[str, Thresholds] = {}
     """Risks above which a report's headline and the verdict on attacks are `elevated` and `high`, by
     project, as JSON such as `{"*": {"elevated": 0.05, "high": 0.09}}`; `*` is every other project.
@@ -367,6 +374,7 @@ class Settings(BaseSettings):
             update={
                 "workers": self.workers // count + (number < self.workers % count),
                 "max_connections": -(-self.max_connections // count),
+                "caller_open_requests": -(-self.caller_open_requests // count),
                 "request_memory_bytes": -(-self.request_memory_bytes // count),
             }
         )

@@ -61,7 +61,8 @@ def reference_token(part: object) -> str:
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return ``"; did you mean 'age'?"`` with the nearest known name, or the known names if none is near."""
     names = list(known)
-    near = difflib.get_close_matches(name, _compared(name, names), n=1, cutoff=0.6)
+    compared = _compared(name, names)
+    near = difflib.get_close_matches(name, compared, n=1, cutoff=0.6) if compared else []
     if not near:  # a difference of case alone may hide a near name
         folded = {candidate.casefold(): candidate for candidate in names}
         near = [folded[name.casefold()]] if name.casefold() in folded else []

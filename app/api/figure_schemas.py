@@ -447,7 +447,7 @@ class FieldPicture(ResponseModel):
     categories: CellCounts | SkipJsonSchema[None] = None
     """Number of categories."""
     suppressed_left_out: bool | SkipJsonSchema[None] = None
-    """true: rows with a suppressed value are left out of both tables."""
+    """true: the values that few rows have lost are left out, and what took their place."""
 
 
 class CorrelationPicture(ResponseModel):

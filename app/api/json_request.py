@@ -22,7 +22,7 @@ from starlette.datastructures import QueryParams
 from app.api.auth.authenticate import authenticate, authorize
 from app.api.auth.scopes import NEEDED
 from app.api.content_encoding import decoded
-from app.api.problems import ADMITTED
+from app.api.problems import ADMITTED, OPEN
 from app.api.request_budget import LARGE_BODY, UPLOAD_BYTES, Claim, memory_of
 from app.errors import AppError, InvalidRequest
 from app.formats.errors import FormatError
@@ -49,9 +49,12 @@ class JsonRequest(Request):
         return getattr(self, "_body", None)
 
     def claim_memory(self, size: int) -> None:
-        """Take ``size`` bytes of the budget in all, until the response is complete. Raises Unavailable."""
+        """Take ``size`` bytes of the budget in all, until the response is complete.
+
+        Raises Unavailable, LimitReached.
+        """
         if self.claim is None:
-            self.claim = Claim(self.app.state.request_budget)
+            self.claim = Claim(self.app.state.request_budget, self.state.caller.owner)
         self.claim.raise_to(size)
 
     async def body(self) -> bytes:
@@ -73,7 +76,8 @@ class JsonRequest(Request):
                 raise HTTPException(413)
             try:
                 if declared.isdecimal():
-                    self.app.state.request_budget.check(memory_of(int(declared)))
+                    owner = self.state.caller.owner
+                    self.app.state.request_budget.check(memory_of(int(declared)), owner)
                 async for chunk in decoded(self.headers.get("content-encoding"), self.stream()):
                     chunks.append(chunk)
                     received += len(chunk)
@@ -211,6 +215,8 @@ class JsonRoute(APIRoute):
                 rates = request.app.state.jobs.rates
                 allowance = rates.take(request.state.caller.owner) if is_limited else None
                 request.scope[ADMITTED] = allowance
+                if is_limited:
+                    request.scope[OPEN] = request.app.state.open_requests.enter(request.state.caller.owner)
                 if scope is not None:  # a refused request counts, too
                     authorize(request, request.state.caller, scope)
             allowance = request.scope[ADMITTED]
@@ -284,7 +290,10 @@ def _is_list(annotation: Any) -> bool:
 
 
 def claim_upload(request: Request) -> None:
-    """Take the memory of an upload from the budget of the requests in flight. Raises Unavailable."""
+    """Take the memory of an upload from the budget of the requests in flight.
+
+    Raises Unavailable, LimitReached.
+    """
     assert isinstance(request, JsonRequest)
     request.claim_memory(UPLOAD_BYTES)
 

@@ -44,6 +44,9 @@ MEDIA_TYPE = "application/problem+json"
 ADMITTED = "rowveil.admitted"
 """Key of a request's scope: what is left to its caller, once it has been authenticated and counted."""
 
+OPEN = "rowveil.open"
+"""Key of a request's scope: the function to call when its response has ended, if it counts as open."""
+
 _log = logging.getLogger("rowveil.http")
 
 
@@ -165,10 +168,15 @@ def _unknown_service(path: str) -> str | None:
     return name if name and "/" not in name and name not in PROVIDERS else None
 
 
+_LONGEST_COMPARED = 200
+"""Characters of a path from which on it is compared with none: to index one of 16 KiB takes milliseconds."""
+
+
 def _nearest_path(request: Request) -> str:
     """Return ``"; did you mean /v1/jobs?"`` with the nearest path that has no parameters, if one is near."""
     paths = sorted(path for path in request.app.state.paths if "{" not in path)
-    near = difflib.get_close_matches(request.url.path, paths, n=1, cutoff=0.75)
+    sent = request.url.path
+    near = difflib.get_close_matches(sent, paths, n=1, cutoff=0.75) if len(sent) < _LONGEST_COMPARED else []
     return f"; did you mean {near[0]}?" if near else ""
 
 

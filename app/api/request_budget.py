@@ -1,10 +1,13 @@
 """Budget of memory for the requests in flight.
 
 A request counts with what its body may take in memory, as its bytes arrive, until its response is complete. A
-request that does not fit is refused, before its body is read if it declares its length.
+request that does not fit is refused, before its body is read if it declares its length. No caller takes all
+of the budget: bodies whose last bytes arrive slowly would keep all others out.
 """
 
-from app.errors import Unavailable
+from collections import Counter
+
+from app.errors import LimitReached, Unavailable
 from app.settings import Settings
 from app.telemetry.metrics import Metrics
 
@@ -21,6 +24,12 @@ UPLOAD_BYTES = 4 << 20
 """Bytes of memory that an upload takes at most, whatever its size."""
 
 
+POLICY = "request-memory"
+"""Name of the limit on one caller in the response headers."""
+
+_RETRY_SECONDS = 5
+
+
 def memory_of(size: int) -> int:
     """Return the bytes of memory that a request with a JSON body of ``size`` bytes may take."""
     return _PARSED * min(size, LARGE_BODY) + _UNPARSED * max(0, size - LARGE_BODY)
@@ -31,14 +40,29 @@ class RequestBudget:
 
     def __init__(self, settings: Settings, metrics: Metrics) -> None:
         """One body of the maximum size fits in any case."""
-        self.limit = max(settings.request_memory_bytes, memory_of(settings.max_body_bytes))
+        largest = memory_of(settings.max_body_bytes)
+        self.limit = max(settings.request_memory_bytes, largest)
+        self.caller_limit = max(self.limit * 3 // 4, largest)
+        """Bytes that the requests of one caller may take together."""
         self.taken = 0
+        self._taken_by: Counter[str] = Counter()
         self._refused = metrics.requests_refused
+        self._limited = metrics.limited.labels(POLICY)
         metrics.follow(metrics.request_memory, lambda: self.taken)
         metrics.request_memory_limit.set(self.limit)
 
-    def check(self, more: int) -> None:
-        """Raise Unavailable if ``more`` bytes do not fit now."""
+    def check(self, more: int, owner: str) -> None:
+        """Raise Unavailable or LimitReached if ``more`` bytes of a request of the owner do not fit now."""
+        if self._taken_by[owner] + more > self.caller_limit:
+            self._limited.inc()
+            raise LimitReached(
+                "the requests of one caller may take three quarters of ROWVEIL_REQUEST_MEMORY_BYTES at a "
+                "time, and yours do; try again",
+                POLICY,
+                self.caller_limit,
+                max(0, self.caller_limit - self._taken_by[owner]),
+                _RETRY_SECONDS,
+            )
         if self.taken + more > self.limit:
             self._refused.inc()
             raise Unavailable(
@@ -46,23 +70,31 @@ class RequestBudget:
                 "(ROWVEIL_REQUEST_MEMORY_BYTES); try again"
             )
 
+    def take(self, more: int, owner: str) -> None:
+        """Add bytes of a request of the owner; a negative number returns them."""
+        self.taken += more
+        self._taken_by[owner] += more
+        if not self._taken_by[owner]:
+            del self._taken_by[owner]
+
 
 class Claim:
     """Share of one request in the budget."""
 
-    def __init__(self, budget: RequestBudget) -> None:
+    def __init__(self, budget: RequestBudget, owner: str) -> None:
         self._budget = budget
+        self._owner = owner
         self._taken = 0
 
     def raise_to(self, total: int) -> None:
-        """Take ``total`` bytes in all. Raises Unavailable."""
+        """Take ``total`` bytes in all. Raises Unavailable, LimitReached."""
         more = total - self._taken
         if more > 0:
-            self._budget.check(more)
-            self._budget.taken += more
+            self._budget.check(more, self._owner)
+            self._budget.take(more, self._owner)
             self._taken = total
 
     def release(self) -> None:
         """Return all bytes to the budget."""
-        self._budget.taken -= self._taken
+        self._budget.take(-self._taken, self._owner)
         self._taken = 0

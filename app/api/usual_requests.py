@@ -14,7 +14,7 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.json_request import JsonRequest, JsonRoute
-from app.api.problems import EXPECTED, error_response
+from app.api.problems import EXPECTED, OPEN, error_response
 
 _Handlers = Mapping[str, tuple[BaseRoute, Callable[[JsonRequest], Coroutine[Any, Any, Response | None]]]]
 """Path of an operation by POST -> its route, and the handler of requests in the usual form."""
@@ -37,7 +37,14 @@ class UsualRequests:
         self._handlers = handlers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer the request, or pass it on."""
+        """Answer the request, or pass it on; after its response it is no longer counted as open."""
+        try:
+            await self._answer(scope, receive, send)
+        finally:
+            if (close := scope.pop(OPEN, None)) is not None:
+                close()
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         found = self._handlers.get(scope["path"]) if scope["type"] == "http" else None
         if found is None or scope["method"] != "POST":
             await self._app(scope, receive, send)

@@ -123,7 +123,7 @@ def _reading(data_type: pa.DataType) -> tuple[str, str, Callable[[pa.Array, pa.D
         return pattern, "a number, NaN, Infinity or -Infinity", _floats_from_text
     if kind.is_decimal(data_type):
         form = f"a number of at most {data_type.precision} digits, {data_type.scale} of them after the point"
-        return f"^{_NUMBER}$", form, lambda texts, to: texts.cast(to)
+        return f"^{_NUMBER}$", form, _decimals_from_text
     if kind.is_duration(data_type):
         form = f"a whole number of {data_type.unit}"
         return "^-?[0-9]+$", form, lambda texts, to: texts.cast(pa.int64()).cast(to)
@@ -171,6 +171,19 @@ def loses_digits(text: str) -> bool:
     if abs(value) < _EXACT[64] or "e" in text or "E" in text:
         return False
     return Decimal(text) != Decimal(repr(value))
+
+
+def _decimals_from_text(texts: pa.Array, data_type: pa.DataType) -> pa.Array:
+    """Convert texts to decimals; Arrow's cast takes many texts of too many digits modulo a power of two."""
+    values = texts.cast(data_type)
+    scale = max(0, data_type.scale)
+    digits = max(0, data_type.precision - scale)
+    usual = pc.match_substring_regex(texts, rf"^-?[0-9]{{0,{digits}}}(\.[0-9]{{0,{scale}}})?$")
+    others = pc.invert(usual)
+    pairs = zip(texts.filter(others).to_pylist(), values.filter(others).to_pylist(), strict=True)
+    if any(Decimal(text) != value for text, value in pairs):
+        raise ValueError("out of range")
+    return values
 
 
 def _infinite(values: pa.Array) -> int | None:

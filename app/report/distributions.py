@@ -85,7 +85,9 @@ def _caption(field: Mapping[str, Any], threshold: int) -> str:
             f"Missing: {_count(missing.get('source'))} before, {_count(missing.get('destination'))} after."
         )
     if field.get("suppressed_left_out"):
-        parts.append(f"Fewer than {threshold} rows with a suppressed value are left out, before and after.")
+        parts.append(
+            f"Fewer than {threshold} values that the release lost are left out, and what took their place."
+        )
     if field["kind"] != "number":
         parts += _categories(field)
     if None in counts:

@@ -9,6 +9,9 @@ from pydantic_core import PydanticCustomError
 from providers.params import whole_number
 
 _HEX_SEED = re.compile(r"[0-9a-fA-F]{1,64}")
+_PADDING = "0" * 8
+"""Zeros at the beginning of a seed that no random draw explains: a small number was padded."""
+
 SEED_INTEGER_BOUND = 2**53  # above it, JSON numbers lose digits in many readers
 
 
@@ -24,12 +27,18 @@ class Seed(BaseModel):
 def _parse_seed(value: Any) -> Any:
     value = whole_number(value)
     if isinstance(value, str) and _HEX_SEED.fullmatch(value):
-        return Seed(secret=int(value, 16).to_bytes(32, "big"), bits=4 * len(value))
+        number = int(value, 16)
+        padded = value.startswith(_PADDING)
+        return Seed(secret=number.to_bytes(32, "big"), bits=_bits(number) if padded else 4 * len(value))
     if type(value) is int and 0 <= value < SEED_INTEGER_BOUND:
-        return Seed(secret=value.to_bytes(32, "big"), bits=max(1, value.bit_length()))
+        return Seed(secret=value.to_bytes(32, "big"), bits=_bits(value))
     raise PydanticCustomError(
         "seed", "a seed is a string of 1 to 64 hex digits, or an integer from 0 to 2**53 - 1"
     )
+
+
+def _bits(number: int) -> int:
+    return max(1, number.bit_length())
 
 
 SeedValue = Annotated[

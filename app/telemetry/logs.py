@@ -21,6 +21,9 @@ _ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tup
 
 _REPRESENTED = re.compile(r"[\n(<]")
 
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+"""Characters that end a line or control a terminal. A decoded path, which a client chose, may have them."""
+
 FIELDS = "fields"
 """Key of additional members: ``extra={FIELDS: {...}}``."""
 
@@ -57,7 +60,11 @@ class TextFormatter(logging.Formatter):
         ended = f" [{request_id}]" if request_id else ""
         error = f" ({places(record.exc_info)})" if record.exc_info else ""
         head = f"{self.formatTime(record)} {record.levelname} {record.name}: {message_of(record)}"
-        return f"{head}{added}{error}{ended}"
+        return _CONTROL.sub(_escaped, f"{head}{added}{error}{ended}")
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode()
 
 
 def message_of(record: logging.LogRecord) -> str:

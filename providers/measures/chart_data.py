@@ -6,19 +6,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from providers.arrays import Float64Array, Int64Array
-from providers.measures.shared.columns import SIDES, Column
+from providers.arrays import Float64Array
+from providers.measures.shared.columns import SIDES, Column, Side
 from providers.measures.shared.comparison import Comparison
 from providers.measures.shared.finding import NotApplicable
-from providers.measures.shared.levels import OTHERS, named_levels, shown
+from providers.measures.shared.levels import OTHERS, few_lost, named_levels, null_code, shown
 
 MOST_FIELDS = 40
 """Most fields that are drawn: those that changed most."""
 _MOST_BINS = 20
 _MOST_LEVELS = 12
 _QUANTILES = 20
-_NO_ROWS: Int64Array = np.zeros(0, np.int64)
 
 
 def chart_data(comparison: Comparison, measures: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -37,8 +37,7 @@ def chart_data(comparison: Comparison, measures: Mapping[str, Mapping[str, Any]]
     for done, name in enumerate(most_changed):
         comparison.progress(done / (len(most_changed) + 1), f"drawing {name}")
         column = comparison.columns[name]
-        left_out = few_suppressed(column, threshold) if comparison.aligned else _NO_ROWS
-        pictures["fields"].append(_field(column, threshold, left_out))
+        pictures["fields"].append(_field(column, threshold))
     if len(comparison.columns) > MOST_FIELDS:
         pictures["fields_left_out"] = len(comparison.columns) - MOST_FIELDS
     with contextlib.suppress(NotApplicable):
@@ -61,40 +60,19 @@ def chart_data(comparison: Comparison, measures: Mapping[str, Mapping[str, Any]]
 # ------------------------------------------------------------------------------------- field by field
 
 
-def _field(column: Column, threshold: int, left_out: Int64Array) -> dict[str, Any]:
-    draw = _category if column.kind == "category" else _number
-    picture = draw(column, threshold, left_out)
-    return picture | {"suppressed_left_out": True} if len(left_out) else picture
+def _field(column: Column, threshold: int) -> dict[str, Any]:
+    """Return the counts of one field, without the values that few rows have lost."""
+    of_numbers = column.kind != "category"
+    values: dict[Side, npt.NDArray[Any]] = {
+        side: column.numbers(side) if of_numbers else column.codes(side) for side in SIDES
+    }
+    left_out = few_lost(values, threshold)
+    kept = {side: np.delete(values[side], left_out[side]) for side in SIDES}
+    picture = (_number if of_numbers else _category)(column, threshold, kept)
+    return picture | {"suppressed_left_out": True} if len(left_out["source"]) else picture
 
 
-def few_suppressed(column: Column, threshold: int) -> Int64Array:
-    """Return the rows whose value was suppressed, if they are below the threshold and nothing else is null.
-
-    Their count must be withheld, and with it that of a class, since the class that is one row smaller after
-    the run than before shows the value that was suppressed. If these rows are left out of both tables, the
-    counts of all classes can be shown. Rows that are null in the source can move to other rows, so that
-    leaving them out would change the distributions.
-
-    Parameters
-    ----------
-    column : Column
-        Of aligned tables.
-    threshold : int
-        Smallest count that is shown.
-
-    Returns
-    -------
-    ndarray of int64
-        Ascending row numbers; empty if no rows need to be left out.
-    """
-    suppressed = column.missing("destination")
-    if len(column.missing("source")) or len(suppressed) >= threshold:
-        return _NO_ROWS
-    return suppressed
-
-
-def _number(column: Column, threshold: int, left_out: Int64Array) -> dict[str, Any]:
-    numbers = {side: np.delete(column.numbers(side), left_out) for side in SIDES}
+def _number(column: Column, threshold: int, numbers: Mapping[Side, npt.NDArray[Any]]) -> dict[str, Any]:
     present = {side: values[~np.isnan(values)] for side, values in numbers.items()}
     edges, beyond = round_edges(list(present.values()), column.offset, threshold, column.is_whole)
     picture: dict[str, Any] = {
@@ -177,14 +155,13 @@ def _tidy(value: float) -> float:
     return float(f"{value:.12g}")
 
 
-def _category(column: Column, threshold: int, left_out: Int64Array) -> dict[str, Any]:
-    counts = {
-        side: np.bincount(np.delete(column.codes(side), left_out), minlength=column.levels) for side in SIDES
-    }
-    missing = {side: np.setdiff1d(column.missing(side), left_out) for side in SIDES}
-    for side in SIDES:
-        if len(missing[side]):
-            counts[side][column.codes(side)[missing[side][0]]] = 0
+def _category(column: Column, threshold: int, codes: Mapping[Side, npt.NDArray[Any]]) -> dict[str, Any]:
+    counts = {side: np.bincount(codes[side], minlength=column.levels) for side in SIDES}
+    null = null_code(column)
+    missing = dict.fromkeys(SIDES, 0)
+    if null is not None:
+        for side in SIDES:
+            missing[side], counts[side][null] = int(counts[side][null]), 0
     named, rest = named_levels(counts, threshold, _MOST_LEVELS)
     picture: dict[str, Any] = {
         "field": column.name,
@@ -195,7 +172,7 @@ def _category(column: Column, threshold: int, left_out: Int64Array) -> dict[str,
     missing_shown = {}
     for side in SIDES:
         cells = [int(counts[side][code]) for code in named]
-        counts_shown = shown([*cells, rest[side], len(missing[side])], threshold)
+        counts_shown = shown([*cells, rest[side], missing[side]], threshold)
         picture[side], missing_shown[side] = counts_shown[:-1], counts_shown[-1]
     return picture | {"missing": missing_shown}
 

@@ -266,7 +266,7 @@ def _unknown(word: str) -> ValueError:
     near = _SYNONYMS.get(folded)
     if near is None:
         names = [*_SIMPLE, *_FORMS]
-        found = difflib.get_close_matches(folded, names, n=1, cutoff=0.6)
+        found = difflib.get_close_matches(folded[:60], names, n=1, cutoff=0.6)
         near = _FORMS.get(found[0], found[0]) if found else None
     hint = f"did you mean '{near}'?" if near else f"known are {_known()}"
     return ValueError(f"unknown type '{word[:60]}'; {hint}")

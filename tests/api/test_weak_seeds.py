@@ -12,7 +12,12 @@ Rows = list[dict[str, Any]]
 
 @pytest.mark.parametrize(
     ("seed", "bits", "effort"),
-    [("07", 8, "less than a second"), ("0123456789", 40, "13 days"), (2**50 + 1, 51, "71 years")],
+    [
+        ("07", 8, "less than a second"),
+        ("0123456789", 40, "13 days"),
+        (2**50 + 1, 51, "71 years"),
+        ("0" * 30 + "2a", 6, "less than a second"),
+    ],
 )
 def test_a_weak_seed_is_an_event_and_in_the_report(
     api: Api, people: Rows, seed: str | int, bits: int, effort: str

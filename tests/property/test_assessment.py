@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from app.report.page import html_report
 from providers.measures import MEASURES
 from providers.measures.assessment import Assessment, MeasureOptions, Release, assess, check_options
-from providers.measures.chart_data import round_edges
+from providers.measures.chart_data import chart_data, round_edges
+from providers.measures.shared.comparison import Comparison
 from providers.measures.shared.levels import shown
 from providers.progress import no_progress
 from providers.randomness.chacha20 import Stream
@@ -122,11 +123,49 @@ def test_few_suppressed_values_hide_no_class(suppressed: int) -> None:
     assert number["suppressed_left_out"]
 
 
-def test_suppressed_values_are_not_left_out_where_nulls_move() -> None:
+def test_few_suppressed_values_hide_no_class_where_nulls_move() -> None:
     source = pa.table({"c": [None, *"aaaa", *"bbbbbb"]})
     after = pa.table({"c": [*"aaaa", None, *"bbbbb", None]})
     (picture,) = full(source, after, only=[], threshold=3).pictures["fields"]
-    assert "suppressed_left_out" not in picture
+    assert picture["source"] == picture["destination"]
+    assert picture["suppressed_left_out"]
+
+
+@given(
+    st.sampled_from(["null", "replaced", "dropped"]),
+    st.lists(st.integers(0, 50), min_size=30, max_size=40),
+    st.integers(1, 3),
+    st.randoms(use_true_random=False),
+    st.data(),
+)
+def test_no_marginal_and_no_chart_depends_on_few_lost_values(
+    policy: str, kept: list[int], lost: int, random: Any, data: Any
+) -> None:
+    """A reader of release and report learns nothing of values that few rows have lost."""
+    finds = [MEASURES[key].find for key in ("marginals", "weighted_marginals")]
+    kept = [-1000, *kept]
+    instead: dict[str, list[int | None]] = {"null": [None] * lost, "replaced": [60] * lost, "dropped": []}
+    after = [*random.sample(kept, len(kept)), *instead[policy]]
+    reports = []
+    for _ in range(2):
+        own = data.draw(st.lists(st.integers(-999, 999), min_size=lost, max_size=lost))
+        assume(60 not in own)
+        source, destination = (
+            pa.table({"n": pa.array(values, pa.int64()), "c": pa.array(map(_as_text, values), pa.string())})
+            for values in ([*kept, *own], after)
+        )
+        source, destination = (
+            table.append_column("w", pa.array([2] * table.num_rows)) for table in (source, destination)
+        )
+        options = MeasureOptions(threshold=4, weight_fields=("w",))
+        comparison = Comparison(Release(source, destination), options, STREAM)
+        values = [find(comparison).value for find in finds if find is not None]
+        reports.append((values, chart_data(comparison, {})["fields"]))
+    assert reports[0] == reports[1]
+
+
+def _as_text(value: int | None) -> str | None:
+    return None if value is None else f"level {value % 3 if value < 50 else value}"
 
 
 @given(

@@ -1,10 +1,12 @@
 """Counts and values that a report may show: cells of few rows are withheld, rare values are added up."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from providers.arrays import Int64Array
+from providers.arrays import BoolArray, Int64Array
 from providers.measures.shared.columns import SIDES, Column, Side
 
 OTHERS = "(others)"
@@ -26,6 +28,44 @@ def shown(counts: Sequence[int], threshold: int) -> list[int | None]:
                 break
             hidden.add(cell)
     return [None if cell in hidden else int(count) for cell, count in enumerate(counts)]
+
+
+def few_lost(values: Mapping[Side, npt.NDArray[Any]], threshold: int) -> dict[Side, Int64Array]:
+    """Return the rows to leave out, so that no statistic of the source shows what few rows have lost.
+
+    A run that exchanges values releases all of them but those that it suppressed, replaced or dropped. If
+    these are few, they follow from the release and one sum, mean or count over the source. Without them, and
+    without the values that took their place, both tables have the same values.
+
+    Parameters
+    ----------
+    values : mapping of side to ndarray, shape (rows,)
+        Numbers, NaN if missing, or codes that both tables share.
+    threshold : int
+        Smallest number of values whose sum or count may be shown.
+
+    Returns
+    -------
+    dict
+        Side -> rows with the values that only this table has, each as often as it has more of it; empty
+        unless the source has some, and fewer than the threshold.
+    """
+    none = dict.fromkeys(SIDES, np.zeros(0, np.int64))
+    if abs(len(values["source"]) - len(values["destination"])) >= threshold:
+        return none
+    before, after = (np.sort(values[side]) for side in SIDES)
+    own = {"source": _without_partner(before, after), "destination": _without_partner(after, before)}
+    counts = {side: int(np.count_nonzero(mask)) for side, mask in own.items()}
+    if not counts["source"] or max(counts.values()) >= threshold:
+        return none
+    return {side: np.argsort(values[side], kind="stable")[own[side]] for side in SIDES}
+
+
+def _without_partner(values: npt.NDArray[Any], others: npt.NDArray[Any]) -> BoolArray:
+    """Whether each of the sorted values is beyond the number of equal ones among the sorted others."""
+    nth = np.arange(len(values)) - np.searchsorted(values, values, "left")
+    equal = np.searchsorted(others, values, "right") - np.searchsorted(others, values, "left")
+    return np.asarray(nth >= equal)
 
 
 def named_levels(
@@ -75,7 +115,7 @@ def null_code(column: Column) -> int | None:
 
 
 def grouped_codes(column: Column, threshold: int, most: int) -> tuple[list[str], dict[Side, Int64Array]]:
-    """Label the named values, and number each row by its label.
+    """Label the named values, and number each row by its label. Values that few rows have lost do not count.
 
     Parameters
     ----------
@@ -90,11 +130,12 @@ def grouped_codes(column: Column, threshold: int, most: int) -> tuple[list[str],
     dict
         Side -> index of each row's label; shape (rows,).
     """
-    counts = {
-        side: np.bincount(column.codes(side), minlength=column.levels).astype(np.int64) for side in SIDES
-    }
+    lost = few_lost({side: column.codes(side) for side in SIDES}, threshold)
+    kept = {side: np.delete(column.codes(side), lost[side]) for side in SIDES}
+    counts = {side: np.bincount(kept[side], minlength=column.levels).astype(np.int64) for side in SIDES}
     named, rest = named_levels(counts, threshold, most, null_code(column))
     label_of = np.full(column.levels, len(named), np.int64)
     label_of[named] = np.arange(len(named))
-    labels = [*column.labels(named), *([OTHERS] if any(rest.values()) else [])]
+    has_others = any(rest.values()) or len(lost["source"]) > 0
+    labels = [*column.labels(named), *([OTHERS] if has_others else [])]
     return labels, {side: label_of[column.codes(side)] for side in SIDES}

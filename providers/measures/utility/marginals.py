@@ -1,12 +1,16 @@
 """Change of each field's distribution."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from providers.arrays import Float64Array, Int32Array
+from providers.arrays import Float64Array, Int32Array, Int64Array
+from providers.measures.shared.columns import Side
 from providers.measures.shared.comparison import Comparison
 from providers.measures.shared.finding import Finding, NotApplicable
+from providers.measures.shared.levels import few_lost
 from providers.measures.shared.measure import Measure, Part
 
 QUARTILES = (0.25, 0.5, 0.75)
@@ -47,17 +51,24 @@ def marginal_of_numbers(
         Numbers less the offset, NaN where missing.
     offset : float
     threshold : int
-        Disclosure threshold: means and deviations need this many numbers, quartiles four times as many.
+        Disclosure threshold: means and deviations need this many numbers, quartiles four times as many. They
+        leave out the values that fewer rows have lost, and what took their place (`few_lost`).
     """
     both = source, destination
-    ranked = [np.sort(side[~np.isnan(side)]) for side in both]
+    ranked = [_present(side) for side in both]
     missing = [1 - len(present) / max(1, len(side)) for present, side in zip(ranked, both, strict=True)]
-    distance = max(kolmogorov_smirnov(*ranked), abs(missing[0] - missing[1]))
     found: dict[str, Any] = {
-        "distance": distance,
+        "distance": max(kolmogorov_smirnov(*ranked), abs(missing[0] - missing[1])),
         "by": "Kolmogorov-Smirnov",
         "identical": len(source) == len(destination) and bool(np.array_equal(ranked[0], ranked[1])),
     }
+    lost = few_lost({"source": source, "destination": destination}, threshold)
+    if len(lost["source"]):
+        found["distance"] = _share_lost(source, destination, lost)
+        ranked = [
+            _present(np.delete(source, lost["source"])),
+            _present(np.delete(destination, lost["destination"])),
+        ]
     if min(map(len, ranked)) >= max(2, threshold):
         found["mean"] = _before_and_after([float(side.mean()) + offset for side in ranked])
         found["sd"] = _before_and_after([float(side.std(ddof=1)) for side in ranked])
@@ -67,16 +78,29 @@ def marginal_of_numbers(
     return found
 
 
+def _present(numbers: Float64Array) -> Float64Array:
+    return np.sort(numbers[~np.isnan(numbers)])
+
+
+def _share_lost(
+    source: npt.NDArray[Any], destination: npt.NDArray[Any], lost: Mapping[Side, Int64Array]
+) -> float:
+    """Share of the values that only one of the tables has: no distance of the distributions is larger."""
+    return max(len(lost["source"]) / len(source), len(lost["destination"]) / max(1, len(destination)))
+
+
 def _before_and_after(values: list[float]) -> dict[str, float]:
     return {"before": values[0], "after": values[1]}
 
 
-def marginal_of_categories(source: Int32Array, destination: Int32Array) -> dict[str, Any]:
-    """Distance between the distributions of a field of categories."""
+def marginal_of_categories(source: Int32Array, destination: Int32Array, threshold: int) -> dict[str, Any]:
+    """Distance between the distributions of a field of categories; ``threshold``: of disclosure."""
     levels = int(max(source.max(initial=0), destination.max(initial=0))) + 1
     counts = [np.bincount(codes, minlength=levels) for codes in (source, destination)]
+    lost = few_lost({"source": source, "destination": destination}, threshold)
+    few = len(lost["source"]) > 0
     return {
-        "distance": total_variation(source, destination),
+        "distance": _share_lost(source, destination, lost) if few else total_variation(source, destination),
         "by": "total variation",
         "identical": bool(np.array_equal(counts[0], counts[1])),
     }
@@ -86,13 +110,14 @@ def _find(comparison: Comparison) -> Finding:
     if not comparison.columns:
         raise NotApplicable("no field can be compared")
     by_field = {}
+    threshold = comparison.options.threshold
     for done, (name, column) in enumerate(comparison.columns.items()):
         comparison.progress(done / len(comparison.columns), "measuring marginals")
         if column.kind == "category":
-            by_field[name] = marginal_of_categories(column.codes("source"), column.codes("destination"))
+            codes = column.codes("source"), column.codes("destination")
+            by_field[name] = marginal_of_categories(*codes, threshold)
         else:
             numbers = column.numbers("source"), column.numbers("destination")
-            threshold = comparison.options.threshold
             by_field[name] = marginal_of_numbers(*numbers, float(column.offset), threshold)
     return Finding(_over_fields(by_field), list(comparison.columns))
 
@@ -114,7 +139,9 @@ MEASURE = Measure(
     goal="low",
     range="0 to 1",
     formula="per field: identical multiset? Kolmogorov-Smirnov distance (numbers; or the change of the share "
-    "that is missing, if larger) or total variation (categories); means, deviations, quartiles",
+    "that is missing, if larger) or total variation (categories); means, deviations, quartiles. If the "
+    "release has lost few values, fewer than the threshold: their share as the distance, which is no "
+    "smaller, and means, deviations, quartiles of all others",
     source="Optim data privacy providers 11.3; Chamikara et al. 2019, 5.2.5",
     cost="O(n log n)",
     find=_find,

@@ -1,13 +1,15 @@
 """Weighted distribution of each field: shares of categories, means, variances and quartiles."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from providers.measures.shared.columns import Column
+from providers.arrays import Int64Array
+from providers.measures.shared.columns import SIDES, Column, Side
 from providers.measures.shared.comparison import Comparison
 from providers.measures.shared.finding import Finding, NotApplicable
-from providers.measures.shared.levels import grouped_codes
+from providers.measures.shared.levels import few_lost, grouped_codes
 from providers.measures.shared.measure import Measure, Part
 from providers.measures.shared.weights import (
     WeightedTable,
@@ -37,16 +39,23 @@ def weighted_marginal_of_numbers(
         As `weighted_tables` returns them.
     threshold : int
         Disclosure threshold: means and variances need this many numbers with a weight above 0 in each
-        table, quartiles four times as many.
+        table, quartiles four times as many. They leave out the values that fewer rows have lost (`few_lost`).
     """
-    numbers = {table.view: column.numbers(table.side) for table in tables}
-    pairs = [(numbers[table.view], table.weights) for table in tables]
-    missing = [float(weights[np.isnan(values)].sum() / weights.sum()) for values, weights in pairs]
+    values = {side: column.numbers(side) for side in SIDES}
+    lost = few_lost(values, threshold)
+    pairs = [(values[table.side], table.weights) for table in tables[:2]]
+    missing = [float(weights[np.isnan(each)].sum() / weights.sum()) for each, weights in pairs]
     found: dict[str, Any] = {
-        "distance": max(weighted_distance(pairs[0], pairs[1]), abs(missing[0] - missing[1])),
+        "distance": _at_least_lost(
+            max(weighted_distance(*pairs), abs(missing[0] - missing[1])), lost, tables
+        ),
         "by": "Kolmogorov-Smirnov",
     }
-    counts = [int(np.count_nonzero(~np.isnan(values) & (weights > 0))) for values, weights in pairs]
+    for side in SIDES:
+        values[side][lost[side]] = np.nan
+    numbers = {table.view: values[table.side] for table in tables}
+    pairs = [(numbers[table.view], table.weights) for table in tables]
+    counts = [int(np.count_nonzero(~np.isnan(each) & (weights > 0))) for each, weights in pairs]
     if min(counts) >= max(2, threshold) and column.kind == "number":
         means = {table.view: weighted_mean(numbers[table.view], table) for table in tables}
         variances = {table.view: weighted_variance(numbers[table.view], table.weights) for table in tables}
@@ -82,25 +91,41 @@ def weighted_marginal_of_categories(
     dict
         ``distance``, half the sum over all categories of the absolute change of their weighted share.
     list of dict
-        Share of each named category and of the others, by view, with standard errors.
+        Share of each named category and of the others, by view, with standard errors, without the values that
+        fewer rows than the threshold have lost.
     """
+    lost = few_lost({side: column.codes(side) for side in SIDES}, threshold)
     sums = [
         np.bincount(column.codes(table.side), weights=table.weights, minlength=column.levels)
         for table in tables[:2]
     ]
     shares = [each / each.sum() for each in sums]
-    distance = float(np.abs(shares[0] - shares[1]).sum() / 2)
+    distance = _at_least_lost(float(np.abs(shares[0] - shares[1]).sum() / 2), lost, tables)
     labels, groups = grouped_codes(column, threshold, MOST_LEVELS)
     rows: list[dict[str, Any]] = [{"field": column.name, "category": label} for label in labels]
     for row, index in zip(rows, range(len(labels)), strict=True):
-        means = {
-            table.view: weighted_mean((groups[table.side] == index).astype(np.float64), table)
-            for table in tables
-        }
+        members = {side: (groups[side] == index).astype(np.float64) for side in SIDES}
+        for side in SIDES:
+            members[side][lost[side]] = np.nan
+        means = {table.view: weighted_mean(members[table.side], table) for table in tables}
         row |= {view: mean.value for view, mean in means.items() if mean}
         row["change"] = row["after"] - row["before"]
         row |= {f"{view}_error": mean.error for view, mean in means.items() if mean}
     return {"distance": distance, "by": "total variation"}, rows
+
+
+def _at_least_lost(
+    distance: float, lost: Mapping[Side, Int64Array], tables: Sequence[WeightedTable]
+) -> float:
+    """Return the distance, or the share of the weights of few lost values if that is larger.
+
+    With equal weights no distance is larger than this share. The last digits of one are left out, since they
+    depend on the values.
+    """
+    if not len(lost["source"]):
+        return distance
+    shares = [table.weights[lost[table.side]].sum() / table.weights.sum() for table in tables[:2]]
+    return round(float(max(distance, *shares)), 12)
 
 
 def _find(comparison: Comparison) -> Finding:
@@ -135,8 +160,9 @@ MEASURE = Measure(
     formula="per field, each row counted w times: Kolmogorov-Smirnov distance (numbers; or the change of the "
     "share that is missing, if larger) or total variation (categories). mean m = sum w x / sum w; variance "
     "m' / (m' - 1) sum w (x - m)^2 / sum w, m' rows with a number and a weight; quartiles: least x up to "
-    "which the share of the weights lies; shares of categories. Standard errors by linearisation: z = "
-    "w (x - m) / sum w, variance sum over strata of n_h / (n_h - 1) sum (z_c - mean z)^2 over units c",
+    "which the share of the weights lies; shares of categories; these without the values that few rows have "
+    "lost, fewer than the threshold. Standard errors by linearisation: z = w (x - m) / sum w, variance sum "
+    "over strata of n_h / (n_h - 1) sum (z_c - mean z)^2 over units c",
     source="Binder 1983, doi:10.2307/1402588; Särndal, Swensson and Wretman 1992, "
     "doi:10.1007/978-1-4612-4378-6; Lumley 2010, doi:10.1002/9780470580066",
     cost="O(n log n) for each field",

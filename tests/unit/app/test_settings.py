@@ -35,6 +35,7 @@ def test_api_processes_share_workers_and_limits_of_requests(monkeypatch: pytest.
     shares = [settings.of_process(number) for number in range(3)]
     assert [share.workers for share in shares] == [2, 2, 1]
     assert {(share.max_connections, share.request_memory_bytes) for share in shares} == {(4, 3)}
+    assert {share.caller_open_requests for share in shares} == {2}
     assert {share.worker_memory_bytes for share in shares} == {settings.worker_memory_bytes}
     with pytest.raises(ValidationError, match="each process starts at least one worker"):
         Settings(api_processes=3, workers=2)

@@ -10,7 +10,8 @@ from fastapi import HTTPException
 
 from app.api.json_request import JsonRequest
 from app.api.request_budget import LARGE_BODY, RequestBudget, memory_of
-from app.errors import Unavailable
+from app.callers import Caller
+from app.errors import LimitReached, Unavailable
 from app.settings import Settings
 from app.telemetry.metrics import Metrics
 
@@ -21,19 +22,24 @@ class Service:
     def __init__(self, home: Path) -> None:
         largest = 2**16
         settings = Settings(home=home, max_body_bytes=largest, request_memory_bytes=4 * memory_of(largest))
+        self.requests = 0
         self.metrics = Metrics()
         self.budget = RequestBudget(settings, self.metrics)
         self.app = SimpleNamespace(state=SimpleNamespace(settings=settings, request_budget=self.budget))
 
-    def request(self, *chunks: bytes, declared: int | None = None) -> JsonRequest:
+    def request(self, *chunks: bytes, declared: int | None = None, owner: str | None = None) -> JsonRequest:
+        """Return a request of the owner, by default of one who sends no other."""
         left = list(chunks)
+        self.requests += 1
+        caller = Caller(owner or f"caller {self.requests}")
 
         async def receive() -> dict[str, Any]:
             chunk = left.pop(0)
             return {"type": "http.request", "body": chunk, "more_body": bool(left)}
 
         headers = [] if declared is None else [(b"content-length", str(declared).encode())]
-        return JsonRequest({"type": "http", "app": self.app, "headers": headers}, receive)
+        scope = {"type": "http", "app": self.app, "headers": headers, "state": {"caller": caller}}
+        return JsonRequest(scope, receive)
 
 
 def refusal_of(request: JsonRequest) -> Exception | None:
@@ -73,9 +79,27 @@ def test_a_declared_length_that_does_not_fit_is_refused_before_the_body(tmp_path
     assert isinstance(refusal_of(service.request(declared=2**16)), Unavailable)  # no chunk is read
 
 
+def test_one_caller_leaves_a_quarter_to_others(tmp_path: Path) -> None:
+    """Also if the length is declared; what is answered no longer counts."""
+    service = Service(tmp_path)
+    first = [service.request(bytes(2**16), owner="ada") for _ in range(3)]
+    for request in first:
+        asyncio.run(request.body())
+    for more in (service.request(b"{}", owner="ada"), service.request(declared=9, owner="ada")):
+        refusal = refusal_of(more)
+        assert isinstance(refusal, LimitReached)
+        assert (refusal.policy, refusal.left) == ("request-memory", 0)
+    assert asyncio.run(service.request(b"{}").body()) == b"{}"
+    assert first[0].claim is not None
+    first[0].claim.release()
+    assert asyncio.run(service.request(b"{}", owner="ada").body()) == b"{}"
+    assert service.metrics.requests_refused._value.get() == 0
+
+
 def test_one_body_of_the_largest_size_always_fits(tmp_path: Path) -> None:
     settings = Settings(home=tmp_path, max_body_bytes=2**26, request_memory_bytes=1)
-    assert RequestBudget(settings, Metrics()).limit == memory_of(2**26)
+    budget = RequestBudget(settings, Metrics())
+    assert budget.limit == budget.caller_limit == memory_of(2**26)
 
 
 def test_memory_grows_with_each_byte() -> None:

@@ -158,6 +158,13 @@ REFUSED: list[tuple[str, list[Any], str]] = [
     ("decimal(5,2)", ["1,5"], "at most 5 digits"),
     ("decimal(5,2)", [1000], "at most 5 digits"),
     ("decimal(5,2)", ["1e999999"], "at most 5 digits"),
+    (
+        "decimal(38,0)",
+        ["355311234567891234567891234567891234567"],
+        "at most 38 digits",
+    ),  # Arrow takes it modulo 2**128
+    ("decimal(38,2)", ["1" * 300], "at most 38 digits"),
+    ("decimal(76,0)", ["8" * 300], "at most 76 digits"),
     ("string", [1], "an integer where string is declared"),
     ("string", ["\ud800"], "not text"),
     ("bool", ["true"], "text where bool"),

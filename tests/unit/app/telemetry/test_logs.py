@@ -77,3 +77,12 @@ def test_an_error_is_logged_without_its_message(kept: Kept) -> None:
         assert "it failed" in line
         assert "builtins.ValueError at fail_at_once" in line
         assert "98765" not in line
+
+
+def test_a_record_is_one_line(kept: Kept) -> None:
+    """A client chooses the decoded path of a failed request, and must not write a line of its own."""
+    logging.getLogger("rowveil.http").error(
+        "%s %s failed", "GET", "/v1/a\n2026-11-29 ERROR \x1b[2J\u2028b\u0085"
+    )
+    assert not any(character in line for line in kept.lines for character in "\n\x1b")
+    assert kept.lines[1].endswith("GET /v1/a\\n2026-11-29 ERROR \\x1b[2J\\u2028b\\x85 failed")

@@ -271,8 +271,8 @@ def test_marginals() -> None:
     assert "mean" not in marginal_of_numbers(before[:4], after[:4], 0.0, 5)
     codes = np.array([0, 0, 1, 2], np.int32), np.array([0, 1, 1, 1], np.int32)
     assert total_variation(*codes) == pytest.approx(0.5)
-    assert not marginal_of_categories(*codes)["identical"]
-    assert marginal_of_categories(codes[0], codes[0][::-1])["identical"]
+    assert not marginal_of_categories(*codes, 5)["identical"]
+    assert marginal_of_categories(codes[0], codes[0][::-1], 5)["identical"]
 
 
 def test_clustering_error() -> None:

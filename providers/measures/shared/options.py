@@ -33,6 +33,10 @@ class MeasureOptions(StrictModel):
     weight_fields: tuple[str, ...] = Field(default=(), examples=[["sampling_weight"]])
     """Fields of survey weights, which take no part either. Other weights are recognised by their names.
     `population_uniques` and the weighted measures need exactly one."""
+    unit_field: str | SkipJsonSchema[None] = Field(default=None, examples=["person_id"])
+    """Field that identifies a person who may have several rows. These count as one person in
+    `record_linkage`, `unique_combinations`, `mean_k`, `k_anonymity` and `suda`, and in every interval; the
+    field takes no part in distances. Default: `unit_id` of the run."""
     domain_fields: tuple[str, ...] = Field(default=(), examples=[["region"]])
     """Fields whose categories are the domains of `domain_totals`, each field by itself."""
     stratum_field: str | SkipJsonSchema[None] = Field(default=None, examples=["stratum"])
@@ -169,8 +173,8 @@ _NAMING = ("fields", "key_fields", "known_fields", "sensitive_fields")
 
 
 def _check_design(options: MeasureOptions, both: Mapping[str, tuple[pa.Field, pa.Field]]) -> None:
-    """Raise ParameterError if a field of the design is unknown, has no codes, or is a weight."""
-    for option in ("stratum_field", "cluster_field"):
+    """Raise ParameterError if a field of units or of the design is unknown, has no codes, or is a weight."""
+    for option in ("unit_field", "stratum_field", "cluster_field"):
         name, pointer = getattr(options, option), f"{_POINTER}/{option}"
         if name is None:
             continue

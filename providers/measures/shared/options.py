@@ -44,7 +44,7 @@ class MeasureOptions(StrictModel):
     measures. Default: one stratum."""
     cluster_field: str | SkipJsonSchema[None] = Field(default=None, examples=["household_id"])
     """Field of the primary sampling units, such as households that were drawn as a whole, for the same
-    standard errors. Default: each row is a unit."""
+    standard errors. Default: the persons of `unit_field`, or else each row."""
     key_fields: tuple[str, ...] = Field(default=(), examples=[["age", "sex", "city"]])
     """Fields of a person that an intruder may know (quasi-identifiers), for `unique_combinations`, `mean_k`,
     `k_anonymity`, `l_diversity`, `t_closeness`, `suda` and `population_uniques`."""

@@ -245,7 +245,7 @@ def test_who_has_several_equal_rows_is_singled_out() -> None:
 
 
 def test_each_unit_has_one_predicate_at_most() -> None:
-    """In households of four, too, whose members are singled out one by one."""
+    """Households of four have one, too, though their members are singled out one by one."""
     table = visits(40, 4)
     for parameters in ({"unit_id": "person"}, {"household": "person"}):
         method = MethodUsed("DSWAP", {"swap_fields": ["cost"], **parameters})

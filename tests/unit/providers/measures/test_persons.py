@@ -154,3 +154,14 @@ def test_intervals_of_persons_cover_the_population(share: float) -> None:
 def test_an_interval_of_one_cluster_is_finite() -> None:
     found = mean_interval(np.array([1.0, 2.0]), np.zeros(2, np.int64))
     assert math.isfinite(found["high"])
+
+
+def test_persons_are_the_sampling_units_of_weighted_estimates() -> None:
+    """Standard errors without `cluster_field` are those with the field of persons as clusters."""
+    only = ("weighted_marginals",)
+    rows, persons, clusters = (
+        assessed(visits(), only=only, **design).measures["weighted_marginals"]["value"]["by_field"]["birth"]
+        for design in ({}, {"unit_field": "person"}, {"cluster_field": "person"})
+    )
+    assert persons["standard_error"] == clusters["standard_error"]
+    assert persons["standard_error"]["before"] > 2 * rows["standard_error"]["before"]

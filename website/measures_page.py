@@ -48,9 +48,10 @@ How to read the measures:
   than 95 % of the numbers are in one of floor(n^(1/3)) bins of equal width, and no single value is as
   frequent. The first is tested for `delta_rho.mean` and `sd`, `association`, `il2`, `il3`, `r_squared`,
   `weighted_correlations` and `weighted_regression` in both tables, and for the target of `prediction`; the
-  second for `total_correlation` in both tables, and for `clustering_error` in the source. All other rows
-  together contribute at most sqrt(1 - s) to a correlation, s the share of the few in the squares. Read
-  `delta_rho.ranks` then, or bound the extreme values (top coding) before the run and measure again.
+  second for `total_correlation` in both tables, and for `clustering_error`, `pscr`, `dcr` and
+  `record_linkage` in the source, whose range scales their distances. All other rows together contribute at
+  most sqrt(1 - s) to a correlation, s the share of the few in the squares. Read `delta_rho.ranks` then, of a
+  risk `interval_sd.robust`, or bound the extreme values (top coding) before the run and measure again.
 - `distortion` covers all measured fields of numbers, changed or not, so that services can be compared.
   LOCALITY's own value, of the redrawn fields alone, is `provider.distortion`.
 - `changed_share.per_row` covers the swap fields of the run: `mean` is the share of them that differ in a row,
@@ -88,6 +89,11 @@ How to read the measures:
 - `p_privacy.p` is the probability for an intruder who knows neither the width nor the depth of the bins, as
   an average over all possible ones. `chance` is that for an intruder who knows them, in the smallest bin: 1
   if it has two rows.
+- If a person may have several rows, name the field that identifies a person in `unit_field`; a run with
+  `unit_id` knows it. Otherwise a person's rows count as persons: who is alone with five equal rows looks like
+  one of five in `k_anonymity`. With it `record_linkage`, `unique_combinations`, `mean_k`, `k_anonymity` and
+  `suda` count persons (`unit` in the report); `l_diversity` and `t_closeness` count rows. Intervals count
+  persons, and the members of a household as one ([decision 80](decisions/0080-persons-of-several-rows.md)).
 - `k_anonymity`, `l_diversity` and `t_closeness` describe the classes of rows that share their `key_fields`
   (numbers in steps of `rounding`), in the source (`before`) and in the release (`after`), each table by its
   own rows. They take the key fields of the release for true. After a swap of the key fields a class holds
@@ -110,8 +116,8 @@ How to read the measures:
   negative ones, make these measures inapplicable.
 - Their standard errors (`..._error`) are linearised: those of a sample of primary sampling units drawn
   with replacement within strata ([decision 40](decisions/0040-survey-weights.md)). Name the strata in
-  `stratum_field` and the units in `cluster_field`, such as whole households; otherwise each row is a
-  unit of one stratum, and the errors of a clustered sample are too small. `change_in_errors` is a change
+  `stratum_field` and the units in `cluster_field`, such as whole households; otherwise each person of
+  `unit_field`, or else each row, is a unit of one stratum, and the errors of a clustered sample are too small. `change_in_errors` is a change
   in standard errors of the source: below 1 it is smaller than the sampling error.
 - The total of the weight's own field in `domain_totals` is the estimated number of persons. A missing
   number adds nothing to a total. Domains of few rows are added up as `(others)`; `withheld` counts the

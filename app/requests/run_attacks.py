@@ -60,7 +60,9 @@ def attack_options_of_run(given: RunAttackOptions, measures: MeasureOptions) -> 
     }
     named = given.model_dump(exclude_unset=True, exclude={"advice"})
     known = set(named.get("known") or defaults["known"])
-    found = {name: fields for name, fields in defaults.items() if fields}
+    found: dict[str, Any] = {name: fields for name, fields in defaults.items() if fields}
+    if measures.unit_field is not None:
+        found["unit_field"] = measures.unit_field
     if "secret" not in named and "secret" in found:  # the target may be known too
         found["secret"] = tuple(name for name in found["secret"] if name not in known)
     options = AttackOptions.model_validate(found | named)

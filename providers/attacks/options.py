@@ -7,6 +7,7 @@ from typing import Annotated
 
 import pyarrow as pa
 from pydantic import Field
+from pydantic.json_schema import SkipJsonSchema
 
 from providers.errors import ParameterError, did_you_mean
 from providers.measures.shared.columns import comparable, kind_of, not_measurable
@@ -36,6 +37,10 @@ class AttackOptions(StrictModel):
     name and values, unless another option names them."""
     weights: tuple[str, ...] = Field(default=(), examples=[["sampling_weight"]])
     """Fields of survey weights, which no attack uses either. Others are recognised by name."""
+    unit_field: str | SkipJsonSchema[None] = Field(default=None, examples=["person_id"])
+    """Field that identifies a person who may have several rows. Singling out finds persons in place of rows,
+    one row of each person is attacked, and no attack uses the field unless it is known or secret. Default:
+    the field of the run's `unit_id` or households."""
     attacks: Annotated[int, Field(ge=1, le=MOST_ATTACKS)] = 1000
     """Number of attacks of each kind, at most one for each row. [1 to 100,000]"""
     confidence: Annotated[float, Field(gt=0, lt=1)] = 0.95
@@ -92,6 +97,8 @@ def check_attack_options(
     both = [name for name in source.names if name in released]
     for option in _LISTS:
         _check_names(getattr(options, option), both, f"{pointer}/{option}")
+    if options.unit_field is not None:
+        _check_unit(options.unit_field, source, both, f"{pointer}/unit_field")
     categorical_fields = set(options.categorical_fields)
     for option in ("known", "secret"):
         for index, name in enumerate(getattr(options, option)):
@@ -139,6 +146,14 @@ def _check_names(names: Iterable[str], known: list[str], pointer: str) -> None:
         if name in found:
             raise ParameterError(f"field '{name}' is named twice", f"{pointer}/{index}")
         found.add(name)
+
+
+def _check_unit(name: str, source: pa.Schema, known: list[str], pointer: str) -> None:
+    if name not in known:
+        raise ParameterError(f"unknown field '{name}'{did_you_mean(name, known)}", pointer)
+    kind = source.field(name).type
+    if not comparable(kind, kind, True):
+        raise ParameterError(f"field '{name}' has type {kind}, which identifies nobody", pointer)
 
 
 def _check_apart(options: AttackOptions, option: str, others: tuple[str, ...], pointer: str) -> None:

@@ -4,6 +4,9 @@ An intruder writes predicates that match exactly one released row: on one field 
 or on several fields of a random released row. The attack succeeds if the predicate matches exactly one row
 of the source.
 
+If a person may have several rows, a predicate must match rows of exactly one person, in the release as in
+the source, and of each released unit one predicate counts: successes are then independent of each other.
+
 The baseline of several fields is the same search in the released values dealt at random, each field on its
 own. A predicate that matches one of n rows has a weight near 1 / n, so that it often matches one source row,
 too, without any link between the two rows: with the weight 1 / n in 37 % of the cases (Cohen and Nissim).
@@ -24,15 +27,16 @@ from typing import Literal, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from providers.arrays import BoolArray, Float64Array, IndexArray, Int32Array
+from providers.arrays import BoolArray, Float64Array, IndexArray, Int32Array, Int64Array
 from providers.attacks.attack import Attack
 from providers.attacks.figures import AttackResult, Successes, risk_of, share_of, successes
 from providers.attacks.tables import AttackTables, Rows
+from providers.attacks.units import row_of_each
 from providers.grouping.shuffle import shuffle_rows
 from providers.measures.shared.finding import NotApplicable
 from providers.measures.shared.sampling import uniforms
 from providers.progress import Progress, no_progress, sub_progress
-from providers.randomness.chacha20 import Stream
+from providers.randomness.chacha20 import Key, Stream
 
 ATTEMPTS = 20
 """Predicates that are tried for each one that is wanted."""
@@ -67,32 +71,73 @@ class Cells:
     """Field -> codes; shape (rows,)."""
     numbers: dict[str, Float64Array]
     """Field of numbers -> numbers less the field's offset; shape (rows,)."""
+    units: Int64Array | None = None
+    """Person or household of each row, from 0 on; None: rows stand alone. Shape (rows,)."""
+    one_person: bool = False
+    """Whether the rows of a unit are those of one person."""
 
     @classmethod
     def of(cls, tables: AttackTables, rows: Rows) -> Self:
         """Return the cells of the source, the release or the control rows."""
         numbers = {name: tables.numbers(name, rows) for name in tables.columns if tables.is_number(name)}
-        return cls({name: tables.codes(name, rows) for name in tables.columns}, numbers)
+        codes = {name: tables.codes(name, rows) for name in tables.columns}
+        return cls(codes, numbers, tables.units(rows), tables.one_person)
 
     @property
     def rows(self) -> int:
         """Number of rows."""
         return len(next(iter(self.codes.values()), ()))
 
+    @property
+    def persons(self) -> int:
+        """Number of persons: of rows, unless a person may have several."""
+        return self.rows if self.units is None or not self.one_person else int(self.units.max(initial=-1)) + 1
+
+    @property
+    def noun(self) -> str:
+        """Word for a person in messages."""
+        return "row" if self.units is None or not self.one_person else "person"
+
+    def places_of_persons(self, most: int, stream: Stream) -> IndexArray:
+        """Return the rows of at most this many random persons, in random order."""
+        if self.units is None or not self.one_person:
+            return shuffle_rows(self.rows, stream.key("control rows of predicates")).order[:most]
+        order = shuffle_rows(self.persons, stream.key("control persons of predicates")).order[:most]
+        return np.flatnonzero(np.isin(self.units, order))
+
     def take(self, rows: IndexArray) -> Self:
         """Return these rows."""
         codes = {name: codes[rows] for name, codes in self.codes.items()}
-        return type(self)(codes, {name: numbers[rows] for name, numbers in self.numbers.items()})
+        numbers = {name: numbers[rows] for name, numbers in self.numbers.items()}
+        units = None if self.units is None else np.unique(self.units[rows], return_inverse=True)[1]
+        return type(self)(codes, numbers, units, self.one_person)
 
     def dealt(self, stream: Stream, purpose: str) -> Self:
-        """Return each field's values in a random order of its own, without any relation between fields."""
+        """Return each field's values in a random order of its own, without any relation between fields.
+
+        A person of several rows gets those of another one, row by row from the first again if these are
+        fewer.
+        """
         codes, numbers = dict(self.codes), dict(self.numbers)
         for name in codes:
-            order = shuffle_rows(self.rows, stream.key(f"{purpose}/{name}")).order
+            order = self._dealt_order(stream.key(f"{purpose}/{name}"))
             codes[name] = codes[name][order]
             if name in numbers:
                 numbers[name] = numbers[name][order]
-        return type(self)(codes, numbers)
+        return type(self)(codes, numbers, self.units, self.one_person)
+
+    def _dealt_order(self, key: Key) -> IndexArray:
+        if self.units is None or not self.one_person:
+            return shuffle_rows(self.rows, key).order
+        rows = np.argsort(self.units, kind="stable")
+        sizes = np.bincount(self.units)
+        starts = np.append(0, np.cumsum(sizes))
+        person = self.units[rows]
+        place = np.arange(self.rows) - starts[person]
+        giver = shuffle_rows(len(sizes), key).order[person]
+        found = np.empty(self.rows, np.int64)
+        found[rows] = rows[starts[giver] + place % sizes[giver]]
+        return found
 
     def fulfilling(self, clause: Clause) -> BoolArray:
         """Mask of the rows that fulfil a clause; shape (rows,)."""
@@ -103,28 +148,54 @@ class Cells:
         return np.asarray(numbers <= value if operator == "at most" else numbers >= value)
 
     def count(self, predicate: Predicate) -> int:
-        """Number of rows that fulfil all clauses."""
+        """Number of persons of whom a row fulfils all clauses."""
+        return self._persons(self._matching(predicate))
+
+    def unit_of(self, predicate: Predicate) -> int:
+        """Return the unit, or the row without units, of the first row that fulfils all clauses."""
+        row = int(self._matching(predicate).argmax())
+        return row if self.units is None else int(self.units[row])
+
+    def _matching(self, predicate: Predicate) -> BoolArray:
         mask = self.fulfilling(predicate[0])
         for clause in predicate[1:]:
             mask = mask & self.fulfilling(clause)
-        return int(np.count_nonzero(mask))
+        return mask
+
+    def _persons(self, mask: BoolArray) -> int:
+        if self.units is None or not self.one_person:
+            return int(np.count_nonzero(mask))
+        return len(np.unique(self.units[mask]))
+
+    def persons_with(self, codes: Int32Array) -> Int64Array:
+        """Return the number of persons who have each code."""
+        if self.units is None or not self.one_person or not len(codes):
+            return np.bincount(codes) if len(codes) else np.empty(0, np.int64)
+        count = int(self.units.max()) + 1
+        return np.bincount(np.unique(codes * np.int64(count) + self.units) // count)
 
 
 def rare_values(cells: Cells) -> list[Predicate]:
-    """Predicates on one field that match exactly one row: unique values, null, and unique extremes."""
+    """Predicates on one field that match exactly one person: unique values, null, and unique extremes."""
     found: list[Predicate] = []
     for name, codes in cells.codes.items():
-        counts = np.bincount(codes) if len(codes) else np.empty(0, np.int64)
+        counts = cells.persons_with(codes)
         found += [(Clause(name, "is", float(code)),) for code in np.flatnonzero(counts == 1)]
         numbers = cells.numbers.get(name)
         if numbers is None or np.isnan(numbers).all():
             continue
-        low, high = np.nanmin(numbers), np.nanmax(numbers)
-        if np.count_nonzero(numbers == low) == 1:
-            found.append((Clause(name, "at most", float(low)),))
-        if np.count_nonzero(numbers == high) == 1:
-            found.append((Clause(name, "at least", float(high)),))
+        least = Clause(name, "at most", float(np.nanmin(numbers)))
+        greatest = Clause(name, "at least", float(np.nanmax(numbers)))
+        found += [(clause,) for clause in (least, greatest) if cells.count((clause,)) == 1]
     return found
+
+
+def one_of_each_unit(cells: Cells, predicates: Sequence[Predicate], stream: Stream) -> list[Predicate]:
+    """Return one random predicate for each unit that some match; all of them if rows stand alone."""
+    if cells.units is None:
+        return list(predicates)
+    units = np.array([cells.unit_of(predicate) for predicate in predicates], np.int64)
+    return [predicates[place] for place in np.sort(row_of_each(units, stream, "predicates")).tolist()]
 
 
 def clause_of(cells: Cells, medians: dict[str, float], name: str, row: int) -> Clause:
@@ -175,14 +246,16 @@ def combinations(
     purpose: str = "predicates",
     report: Progress = no_progress,
 ) -> list[Predicate]:
-    """Different predicates on `width` fields of a random row, each of which matches exactly one row.
+    """Different predicates on `width` fields of a random row, each of which matches exactly one person.
 
-    As many predicates are wanted as attacks. At most `ATTEMPTS` attempts are made for each of them, and
-    `GIVE_UP` in a row without a new one. ``purpose`` addresses the random draws.
+    Of rows that belong together one at most has a predicate. As many predicates are wanted as attacks. At
+    most `ATTEMPTS` attempts are made for each of them, and `GIVE_UP` in a row without a new one. ``purpose``
+    addresses the random draws.
     """
     wanted = tables.attacks
     medians = _medians(cells)
     found: dict[Predicate, None] = {}
+    units: set[int | None] = set()
     draws = _Draws(tables, ATTEMPTS * wanted, width, purpose, cells.rows)
     clauses = cache(partial(clause_of, cells, medians))
     last = 0
@@ -192,9 +265,13 @@ def combinations(
         if attempt % 64 == 0:
             report(len(found) / wanted, "writing predicates")
         row = draws.rows(attempt)[0]
+        unit = None if cells.units is None else int(cells.units[row])
+        if unit in units:
+            continue
         predicate = tuple(clauses(name, row) for name in draws.fields(attempt))
         if predicate not in found and cells.count(predicate) == 1:
             found[predicate], last = None, attempt
+            units |= {unit} - {None}
             if len(found) == wanted:
                 break
     return list(found)
@@ -273,18 +350,17 @@ def _control(
     """Success of the predicates on as many control rows as the source has, and what was counted."""
     if tables.control is None or not tables.control.num_rows:
         return None, {}
-    cells, size = Cells.of(tables, "control"), tables.source.num_rows
-    if cells.rows > size:
-        order = shuffle_rows(cells.rows, tables.stream.key("control rows of predicates")).order
-        cells = cells.take(order[:size])
+    cells, size = Cells.of(tables, "control"), Cells.of(tables, "source").persons
+    if cells.persons > size:
+        cells = cells.take(cells.places_of_persons(size, tables.stream))
     counts = np.array([cells.count(predicate) for predicate in predicates], np.int64)
     isolated = int(np.count_nonzero(counts == 1))
     tries, confidence = len(predicates), tables.options.confidence
     details = {"control_rows": cells.rows, "isolated_in_control": isolated}
-    if cells.rows == size:
+    if cells.persons == size:
         return successes(isolated, tries, confidence), details
-    share = isolated_in(counts, cells.rows, size)
-    return share_of(share, tries, tries * cells.rows / size, confidence), details
+    share = isolated_in(counts, cells.persons, size)
+    return share_of(share, tries, tries * cells.persons / size, confidence), details
 
 
 def _result(
@@ -310,10 +386,10 @@ def _need_cells(tables: AttackTables, fields: int) -> Cells:
 
 def _run_univariate(tables: AttackTables) -> AttackResult:
     cells = _need_cells(tables, 1)
-    predicates = rare_values(cells)
+    predicates = one_of_each_unit(cells, rare_values(cells), tables.stream)
     if not predicates:
         raise NotApplicable(
-            "no value of a field occurs in exactly one released row, so that none singles out a row"
+            f"no value of a field occurs in exactly one released {cells.noun}, so that none singles one out"
         )
     wanted = tables.attacks
     if len(predicates) > wanted:
@@ -334,7 +410,9 @@ def _run_multivariate(tables: AttackTables) -> AttackResult:
     width = min(tables.options.predicate_fields, len(tables.columns))
     predicates = combinations(tables, cells, width, report=sub_progress(tables.progress, 0.0, 0.3))
     if not predicates:
-        raise NotApplicable(f"no predicate on {width} fields that was tried matches exactly one released row")
+        raise NotApplicable(
+            f"no predicate on {width} fields that was tried matches exactly one released {cells.noun}"
+        )
     return _result(tables, predicates, guessed_combinations(tables, cells, width, len(predicates)), None)
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from providers.arrays import BoolArray, Float64Array, IndexArray, Int32Array, Int64Array
 from providers.attacks.options import AttackOptions
-from providers.attacks.units import row_of_each, unit_codes, unit_field
+from providers.attacks.units import row_of_each
 from providers.measures.shared.columns import (
     Column,
     as_common,
@@ -26,6 +26,7 @@ from providers.measures.shared.roles import role_of
 from providers.measures.shared.sampling import sample_rows
 from providers.progress import Progress, no_progress
 from providers.randomness.chacha20 import Stream
+from providers.tables.units import unit_codes, unit_field
 
 Rows = Literal["source", "release", "control"]
 
@@ -136,9 +137,11 @@ class AttackTables:
         self.left_out: dict[str, str] = {}
         """Field -> reason for which no attack uses it."""
         found = {name: column for name in source.schema.names if (column := self._column(name)) is not None}
+        self.unit_field = options.unit_field or (method.unit_field if method else None)
+        """Field whose equal values are rows that depend on each other; None: rows stand alone."""
         named = {*options.known, *options.secret}
         judged = {name: column for name, column in found.items() if name not in named}
-        roles = _roles(judged.values(), options, source)
+        roles = _roles(judged.values(), options, self.unit_field, source)
         self.left_out |= roles
         self.columns = {name: column for name, column in found.items() if name not in roles}
 
@@ -223,11 +226,28 @@ class AttackTables:
         return self._attacked_rows(self.control, "control targets")
 
     def _attacked_rows(self, table: pa.Table, purpose: str) -> Int64Array:
-        units = unit_codes(table, self.method.unit_field if self.method else None)
+        units = unit_codes(table, self.unit_field)
         if units is None:
             return sample_rows(table.num_rows, self.attacks, self.stream, purpose)
         one_each = row_of_each(units, self.stream, purpose)
         return np.sort(one_each[sample_rows(len(one_each), self.attacks, self.stream, purpose)])
+
+    # ----------------------------------------------------------------------------------------- persons
+
+    @property
+    def one_person(self) -> bool:
+        """Whether the rows of a unit are those of one person; those of a household are of several."""
+        of_run = self.method.parameters.get("unit_id") if self.method else None
+        return self.unit_field is not None and self.unit_field in (self.options.unit_field, of_run)
+
+    def units(self, rows: Rows) -> Int64Array | None:
+        """Return the unit of each row of a table, from 0 on; None if rows stand alone. Shape (rows,)."""
+        table = {"source": self.source, "release": self.release, "control": self.control}[rows]
+        found = None if table is None else unit_codes(table, self.unit_field)
+        if found is None and rows == "release" and self.aligned:
+            source = unit_codes(self.source, self.unit_field)
+            found = source if source is None or self.origin is None else source[self.origin]
+        return found
 
     # ------------------------------------------------------------------------------- unchanged fields
 
@@ -311,12 +331,17 @@ def _joined(source: pa.ChunkedArray, control: pa.ChunkedArray) -> pa.ChunkedArra
     return pa.chunked_array([*source.chunks, *control.chunks], source.type)
 
 
-def _roles(columns: Collection[Column], options: AttackOptions, source: pa.Table) -> dict[str, str]:
+def _roles(
+    columns: Collection[Column], options: AttackOptions, unit: str | None, source: pa.Table
+) -> dict[str, str]:
     """Return field -> reason for the fields that take no part, judged by the source's rows alone."""
     found = {}
     for column in columns:
         if column.name in options.identifiers:
             found[column.name] = "it was given as an identifier"
+            continue
+        if column.name == unit:
+            found[column.name] = "it identifies the rows of a person or household"
             continue
         if column.name in options.weights:
             found[column.name] = "it was given as a weight"

@@ -1,13 +1,9 @@
-"""Units of several rows: persons of `unit_id`, or households, whose rows are not independent of each other.
+"""Random rows of tables whose rows belong to units, such as persons: whole units, or one row of each.
 
-The rows of a unit share values, so that a row of a unit of which another row was released was in the source.
-Hence whole units are withheld, and one row of each unit is attacked.
+A row of a unit of which another row was released was in the source, so that whole units are withheld.
 """
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,35 +13,10 @@ from providers.grouping.shuffle import shuffle_rows
 from providers.measures.shared.finding import NotApplicable
 from providers.measures.shared.sampling import sample_rows
 from providers.randomness.chacha20 import Stream
-from providers.tables.codes import codes_and_nulls
+from providers.tables.units import unit_codes
 
 WITHHELD = 10
 """One of this many rows or units is withheld."""
-
-_PARAMETERS = ("unit_id", "household", "household_check")
-"""Parameters of services that name the field of units; a service takes one of them."""
-
-
-def unit_field(parameters: Mapping[str, Any]) -> str | None:
-    """Return the field by which rows belong together, from a run's parameters; None: rows stand alone."""
-    return next((str(parameters[name]) for name in _PARAMETERS if parameters.get(name) is not None), None)
-
-
-def unit_codes(table: pa.Table, field: str | None) -> Int64Array | None:
-    """Return the unit of each row, numbered from 0; a row without a unit is one of its own.
-
-    None if the table has no such field.
-    """
-    if field is None or field not in table.schema.names:
-        return None
-    column = table.column(field)
-    found, count, absent = codes_and_nulls(column)
-    if absent:
-        missing = np.flatnonzero(column.is_null().to_numpy())
-        found = found.copy()
-        found[missing] = count + np.arange(len(missing))
-        found = np.unique(found, return_inverse=True)[1].astype(np.int64)
-    return found
 
 
 def withheld_rows(table: pa.Table, field: str | None, stream: Stream, purpose: str) -> BoolArray:

@@ -19,6 +19,7 @@ from providers.params import Params
 from providers.randomness.chacha20 import Stream
 from providers.selection.sampled_attacks import SAMPLED_ROWS
 from providers.tables.columns import take_rows
+from providers.tables.units import unit_of_params
 
 MOST_SECRETS = 5
 """Most sensitive fields that are assumed, in the order of the table: each of them is attacked by itself."""
@@ -43,8 +44,14 @@ def assumed_roles(options: MeasureOptions, params: Iterable[Params], schema: pa.
     schema : pa.Schema
         Schema of the source.
     """
-    moved = {name for one in params for name in moved_by(one)}
-    usable = [field.name for field in schema if not_measurable(field, field) is None]
+    every = list(params)
+    moved = {name for one in every for name in moved_by(one)}
+    identifying = {options.unit_field, *map(unit_of_params, every)}
+    usable = [
+        field.name
+        for field in schema
+        if field.name not in identifying and not_measurable(field, field) is None
+    ]
     known = options.known_fields or options.key_fields
     secret = options.sensitive_fields
     if not secret:

@@ -22,6 +22,7 @@ from providers.randomness.chacha20 import Stream
 from providers.selection import inference_risk, linkability_risk
 from providers.selection.repeated_attacks import Attempts
 from providers.selection.sampled_attacks import SampledRisk
+from providers.tables.units import unit_codes, unit_of_params
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,12 +353,19 @@ def take_figures(
             continue
         interval = figure.interval_in(report.get("interval"))
         if interval is None and figure.part.share_of_rows:
-            interval = share_interval(taken.values[figure.name], release.destination.num_rows)
+            interval = share_interval(taken.values[figure.name], _independent_rows(release, options))
         if interval is not None:
             taken.intervals[figure.name] = interval
         if "sample" in report:
             taken.samples[key] = report["sample"]
     return taken
+
+
+def _independent_rows(release: Release, options: MeasureOptions) -> int:
+    """Return the number of rows of a release, or of the units or households to which they belong."""
+    unit = options.unit_field or unit_of_params(release.parameters)
+    units = unit_codes(release.source, unit)
+    return release.destination.num_rows if units is None else int(units.max(initial=0)) + 1
 
 
 def record(taken: Taken, figure: Figure, value: Any) -> None:

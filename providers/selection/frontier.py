@@ -184,6 +184,7 @@ def frontier(
     ``error``. `eligibilities` finds the frontier; if no figure of risk ranks, nothing is best.
     """
     figures = [*tried.risk, *tried.utility]
+    measures = with_units(measures, combinations)
     roles = _attacked_roles(table, combinations, figures, measures, seed)
     points: list[Point] = []
     samples: dict[str, int] = {}
@@ -225,6 +226,13 @@ def frontier(
     if attacked and known and roles.sensitive_fields:
         compared["attacked"] = {"known": list(known), "sensitive": list(roles.sensitive_fields)}
     return compared | {"runs": runs, "matters": matters}
+
+
+def with_units(measures: MeasureOptions, combinations: Sequence[Combination]) -> MeasureOptions:
+    """Return the options with the units of the combinations, so that all points count the same persons."""
+    named = (getattr(each.params, "unit_id", None) for each in combinations)
+    unit = measures.unit_field or next(filter(None, named), None)
+    return measures.model_copy(update={"unit_field": unit})
 
 
 def close_to_recommended(compared: Mapping[str, Any], axis: str) -> list[int]:

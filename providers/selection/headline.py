@@ -295,9 +295,11 @@ def _action(state: HeadlineState, report: Mapping[str, Any], parameters: Mapping
     rate = parameters.get("rate")
     if isinstance(rate, float) and rate < 1:
         changes.append("raise 'rate'")
-    larger = [f"'{name}'" for name in ("k", "block_size", "min_group_size") if name in parameters]
+    larger = [f"'{name}'" for name in ("k", "block_size") if parameters.get(name) is not None]
     if larger:
         changes.append(f"make the groups larger ({names_of(larger, 3)})")
+    if "min_group_size" in parameters and (report.get("provider") or {}).get("reversible"):
+        changes.append("leave out small groups ('min_group_size')")
     changes.append("change more fields")
     return f"{ACTIONS[state]} To lower the risk, {', or '.join(changes)}, and compare several settings."
 
@@ -313,7 +315,7 @@ def _of_comparison(frontier: Mapping[str, Any], thresholds: Thresholds) -> Headl
     figure = FIGURES.get(str(frontier["risk"]))
     baseline = axis.get("baseline")
     said = _range_of_utility(frontier, best)
-    if not best or figure is None or baseline is None:
+    if not best or figure is None or baseline is None or (figure.goal == "low" and baseline >= 1):
         return Headline("unknown", [NO_FIGURE_OF_RISK, said, ACTIONS["compared"]])
     least = min(best, key=lambda point: point["risk"] if figure.goal == "low" else -point["risk"])
     value, chance = float(least["risk"]), float(baseline)

@@ -34,7 +34,8 @@ MOST_ROWS = 10_000
 
 
 _ROWS_OF_PAIR = 2
-"""Rows of a pair that exchanges values: the groups are those of rows, as if these were independent."""
+"""Rows, or units, of a pair that exchanges values: the groups are those of rows, as if these were
+independent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class RowGroups:
 
     without: tuple[Taken, ...]
     rows: int
-    """Number of the run's rows."""
+    """Number of the run's rows, or of its units or households."""
     share: float
     """Share of them that was read."""
 
@@ -62,7 +63,7 @@ class RowGroups:
 def take_row_groups(
     figures: Sequence[Figure], release: Release, options: MeasureOptions, stream: Stream
 ) -> RowGroups | None:
-    """Take the figures with a jackknife without each of ten random groups of rows.
+    """Take the figures with a jackknife without each of ten random groups of rows, or of whole units.
 
     Parameters
     ----------
@@ -91,22 +92,42 @@ def take_row_groups(
     rows = release.destination.num_rows
     if not taken or rows < 2 * GROUPS:
         return None
-    chosen = sample_rows(rows, MOST_ROWS, stream, "intervals")
-    groups = uniforms(len(chosen), stream, "intervals/groups").argsort(kind="stable") % GROUPS
     with threadpool_limits(limits=1), np.errstate(all="ignore"):
         whole = Comparison(release, options, stream)
+        units = whole.clusters
+        if units is None:
+            chosen = sample_rows(rows, MOST_ROWS, stream, "intervals")
+            groups = uniforms(len(chosen), stream, "intervals/groups").argsort(kind="stable") % GROUPS
+        else:
+            chosen, groups = _groups_of_units(units, stream)
+            if len(np.unique(groups)) < GROUPS:
+                return None
 
         def take(rows_taken: Int64Array) -> Taken:
             return _take(taken, _with_roles_of(whole, _part(release, rows_taken)))
 
         without = tuple(take(chosen[groups != group]) for group in range(GROUPS))
-        return RowGroups(without, rows, len(chosen) / rows)
+        independent = rows if units is None else len(np.unique(units))
+        return RowGroups(without, independent, len(chosen) / rows)
+
+
+def _groups_of_units(units: Int64Array, stream: Stream) -> tuple[Int64Array, Int64Array]:
+    """Return rows of whole random units, at most `MOST_ROWS` of them, ascending, and the group of each."""
+    found, numbers = np.unique(units, return_inverse=True)
+    order = uniforms(len(found), stream, "intervals/units").argsort(kind="stable")
+    sizes = np.bincount(numbers)
+    group = np.full(len(found), -1)
+    fitting = order[np.cumsum(sizes[order]) <= MOST_ROWS]
+    group[fitting] = np.arange(len(fitting)) % GROUPS
+    chosen = np.flatnonzero(group[numbers] >= 0)
+    return chosen.astype(np.int64), group[numbers[chosen]]
 
 
 def _part(release: Release, rows: Int64Array) -> Release:
     """Return these rows of the destination, each next to its row of the source."""
     origin = rows if release.origin is None else release.origin[rows]
-    return Release(take_rows(release.source, origin), take_rows(release.destination, rows))
+    source, destination = take_rows(release.source, origin), take_rows(release.destination, rows)
+    return Release(source, destination, parameters=release.parameters)
 
 
 def _with_roles_of(whole: Comparison, part: Release) -> Comparison:

@@ -51,9 +51,12 @@ def interval_of_risk(runs: Sequence[Sequence[Attempts]], value: float) -> Interv
     Notes
     -----
     The limits are means of those of the single attacks, because all attacks try the same rows. Runs are
-    combined before the cut at 0: a mean of cut risks is above 0 without any relation.
+    combined before the cut at 0: a mean of cut risks is above 0 without any relation. An attack without a
+    risk in one of the runs has no limits.
     """
-    limits = np.mean([_limits(attempts) for attempts in zip(*runs, strict=True)], axis=0)
+    attacks = list(zip(*runs, strict=True))
+    known = [each for each in attacks if all(attempts.risk for attempts in each)]
+    limits = np.mean([_limits(attempts) for attempts in known or attacks], axis=0)
     return {"low": min(value, float(limits[0])), "high": max(value, float(limits[1]))}
 
 

@@ -12,6 +12,7 @@ from providers.arrays import Int64Array
 from providers.attacks.figures import AttackResult, uncut_risk
 from providers.attacks.options import AttackOptions
 from providers.attacks.tables import AttackTables, Outcomes
+from providers.attacks.units import sampled_units
 from providers.measures.assessment import MeasureOptions, Release
 from providers.measures.shared.finding import NotApplicable
 from providers.measures.shared.repeats import Interval
@@ -19,6 +20,7 @@ from providers.measures.shared.sampling import sample_rows
 from providers.randomness.chacha20 import Stream
 from providers.selection.repeated_attacks import Attempts, interval_of_risk, terms_of_risk
 from providers.tables.columns import take_rows
+from providers.tables.units import unit_of_params
 
 SAMPLED_ROWS = 2000
 """Most rows of source and release that are read: an attack takes tenths of a second on them."""
@@ -46,14 +48,17 @@ def sampled_tables(
         A named field cannot be attacked, or there are fewer than two rows.
     """
     source, destination = release.source, release.destination
-    rows = sample_rows(source.num_rows, SAMPLED_ROWS, stream, "inference risk")
+    unit = options.unit_field or unit_of_params(release.parameters)
+    rows = sampled_units(source, unit, SAMPLED_ROWS, stream, "inference risk")
     sampled = len(rows) if len(rows) < source.num_rows else None
     taken, origin, aligned = _same_rows(release, rows, stream)
     tables = AttackTables(
         take_rows(source, rows),
         take_rows(destination, taken),
         None,
-        AttackOptions(attacks=ATTACKS, categorical_fields=options.categorical_fields, **roles),
+        AttackOptions(
+            attacks=ATTACKS, categorical_fields=options.categorical_fields, unit_field=unit, **roles
+        ),
         method=None,
         aligned=aligned,
         stream=stream,
@@ -97,13 +102,24 @@ def risk_beyond_baseline(
     Notes
     -----
     Successes and baseline of an attack are taken for independent, which makes its interval wider than need
-    be. It is 0 to 1 if every guess of the baseline is right.
+    be. An attack of which every guess is right shows nothing and does not count.
+
+    Raises
+    ------
+    NotApplicable
+        Every guess of every attack is right.
     """
     tried = tuple(
         Attempts(uncut_risk(result.attack, result.baseline), terms_of_risk(rows.attack, rows.baseline))
         for result, rows in zip(results, outcomes, strict=True)
     )
-    value = float(np.mean([max(0.0, each.risk.value) if each.risk else 0.0 for each in tried]))
+    risks = [each.risk.value for each in tried if each.risk]
+    if not risks:
+        raise NotApplicable(
+            "every guess is right in the attacked rows, with and without the release: name a field whose "
+            "values differ in more rows"
+        )
+    value = float(np.mean([max(0.0, risk) for risk in risks]))
     return SampledRisk(value, interval_of_risk([tried], value), sampled, tried)
 
 

@@ -29,6 +29,7 @@ def _run(tables: AttackTables) -> dict[str, AttackResult]:
             known=options.known,
             attacks=tables.attacks,
             confidence=options.confidence,
+            unit=tables.unit_field,
             progress=tables.progress,
         )
     except ProviderError as error:

@@ -23,6 +23,7 @@ from providers.attacks.composition.guesses import (
 )
 from providers.attacks.composition.intruder_groups import group_members, groups_by_field, rate_of
 from providers.attacks.figures import AttackResult, Successes, risk_of
+from providers.attacks.units import row_of_each
 from providers.measures.shared.columns import Column, column_of, kind_of, not_measurable
 from providers.measures.shared.repeats import share_interval
 from providers.measures.shared.sampling import sample_rows
@@ -30,6 +31,7 @@ from providers.params import Params
 from providers.randomness.chacha20 import Stream
 from providers.services.pabidot import PabidotParams
 from providers.tables.joining import arrow_take
+from providers.tables.units import unit_codes
 
 TOLERANCE = 0.05
 """A number is recovered if it is off by at most this many standard deviations of its field in the source."""
@@ -79,6 +81,7 @@ def compose(
     params: Params | None = None,
     attacks: int = 1000,
     confidence: float = 0.95,
+    unit: str | None = None,
 ) -> tuple[dict[str, AttackResult], dict[str, str]]:
     """Attack the secret fields of rows of the source by all releases together.
 
@@ -99,6 +102,8 @@ def compose(
         Number of rows that are attacked; all rows if there are fewer.
     confidence : float
         Confidence level of the intervals.
+    unit : str, optional
+        Field of persons or households of several rows, of which one row each is attacked.
 
     Returns
     -------
@@ -111,7 +116,7 @@ def compose(
     """
     left_out = {name: reason for name in secret if (reason := _unusable(source, name))}
     names = [name for name in secret if name not in left_out]
-    rows = sample_rows(source.num_rows, attacks, stream, "composition")
+    rows = _attacked_rows(source, unit, attacks, stream)
     if not len(rows):
         return {}, left_out | dict.fromkeys(names, "the source has no rows")
     people = _people(source.num_rows, rows, params, stream)
@@ -154,6 +159,15 @@ def compose(
                 "no known fields are given by which rows could be found"
             )
     return results, left_out
+
+
+def _attacked_rows(source: pa.Table, unit: str | None, attacks: int, stream: Stream) -> Int64Array:
+    """Return random rows, ascending: one of each unit, so that successes are independent."""
+    units = unit_codes(source, unit)
+    if units is None:
+        return sample_rows(source.num_rows, attacks, stream, "composition")
+    one_each = row_of_each(units, stream, "composition")
+    return np.sort(one_each[sample_rows(len(one_each), attacks, stream, "composition")])
 
 
 def _unusable(source: pa.Table, name: str, release: pa.Table | None = None) -> str:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from providers.attacks.composition.compose import ReleasedTable, compose
 from providers.attacks.figures import AttackResult
-from providers.measures.shared.sampling import sample_rows
+from providers.attacks.units import sampled_units
 from providers.params import Params
 from providers.progress import Progress, no_progress, sub_progress
 from providers.provider import Provider
@@ -46,6 +46,7 @@ def compose_hypothetical(
     known: Sequence[str] = (),
     attacks: int = 1000,
     confidence: float = 0.95,
+    unit: str | None = None,
     progress: Progress = no_progress,
 ) -> Composition:
     """Run the service `releases` times with different seeds and attack all releases together.
@@ -62,7 +63,7 @@ def compose_hypothetical(
         Fields whose values are attacked; empty: all fields that the first release changes.
     stream : Stream
         Derives the seeds of the releases and draws the attacked rows.
-    known, attacks, confidence
+    known, attacks, confidence, unit
         As for `compose`.
 
     Raises
@@ -73,7 +74,7 @@ def compose_hypothetical(
     sampled: int | None = None
     if source.num_rows * releases > _MOST_ROWS:
         sampled = max(1, _MOST_ROWS // releases)
-        source = take_rows(source, sample_rows(source.num_rows, sampled, stream, "composition/sample"))
+        source = take_rows(source, sampled_units(source, unit, sampled, stream, "composition/sample"))
         params = provider.check(params, source.schema)
     runs = _Releases(source, provider, params, releases, stream, sub_progress(progress, 0.0, 0.95))
     first = next(runs.tables)
@@ -92,6 +93,7 @@ def compose_hypothetical(
         params=params,
         attacks=attacks,
         confidence=confidence,
+        unit=unit,
     )
     progress(1.0, "attacking releases together")
     return Composition(found, left_out, releases, sampled)

@@ -32,6 +32,7 @@ from providers.progress import no_progress
 from providers.services import cdswap, ddswap, meds, mews
 from providers.swapping.guarantee import moved_shares
 from providers.tables.columns import null_mask
+from providers.tables.units import unit_codes
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,10 @@ class MovedFields:
     """Mechanism of the exchange: ``pairs`` or ``permutation``."""
     chances: MovingChances | None = None
     """Selection of the rows by risk; None if every row of a group is equally likely to move."""
+    units: Int64Array | None = None
+    """Unit or household of each row, if all of its rows moved as one; None: each row moved on its own."""
+    one_value: bool = False
+    """Whether all rows of a unit have one value, which went to all rows of another unit of any size."""
     assumptions: tuple[str, ...] = ()
     """Sentences about the parts of the method's rule that the attack does not use."""
 
@@ -167,8 +172,9 @@ def _moved_in_groups(release: pa.Table, params: SwapParams) -> list[MovedFields]
         members.append(_without_small(group, params.min_group_size))
     sizes = [np.bincount(group[group != OUTSIDE]) for group in members]
     shares = moved_shares(params, [counts[counts > 0].tolist() for counts in sizes])
+    units, one_value = unit_codes(release, params.moving_unit), params.unit_sizes == "any"
     return [
-        MovedFields(fields, group, share, params.mechanism)
+        MovedFields(fields, group, share, params.mechanism, units=units, one_value=one_value)
         for (fields, _), group, share in zip(found, members, shares, strict=True)
     ]
 

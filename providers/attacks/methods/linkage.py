@@ -137,7 +137,7 @@ def link_targets(
     details: dict[str, Any],
     assumptions: Sequence[str] = (),
 ) -> AttackResult:
-    """Link each attacked row to a row of the release, and count the right ones.
+    """Link each attacked row to a row of the release, and count the right ones: those of the same person.
 
     Parameters
     ----------
@@ -153,19 +153,21 @@ def link_targets(
         Sentences about what the attack does not use; each is in the note once.
     """
     targets, rows = tables.targets, tables.release.num_rows
+    persons = tables.units("release") if tables.one_person else None
+    person_of = np.arange(rows) if persons is None else persons
     chances = uniforms(2 * len(targets), tables.stream, "linkage by rule").reshape(len(targets), 2)
     row_of = np.full(tables.source.num_rows, -1, np.int64)
-    row_of[in_release_order(tables, np.arange(tables.source.num_rows))] = np.arange(rows)
+    row_of[in_release_order(tables, np.arange(tables.source.num_rows))] = person_of
     found, naive = 0, 0
     candidates: list[int] = []
     for index, target in enumerate(targets.tolist()):
         weight = weigh(target)
         candidates.append(int(np.count_nonzero(weight >= weight.max() * _TIE)))
-        found += int(choose_row(weight, chances[index, 0]) == row_of[target])
-        naive += int(choose_row(agree(target), chances[index, 0]) == row_of[target])
+        found += int(person_of[choose_row(weight, chances[index, 0])] == row_of[target])
+        naive += int(person_of[choose_row(agree(target), chances[index, 0])] == row_of[target])
         if index % 64 == 0:
             tables.progress(index / len(targets), "linking rows")
-    guessed = (chances[:, 1] * rows).astype(np.int64)
+    guessed = person_of[(chances[:, 1] * rows).astype(np.int64)]
     tries, confidence = len(targets), tables.options.confidence
     return AttackResult(
         successes(found, tries, confidence),

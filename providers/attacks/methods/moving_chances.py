@@ -42,7 +42,7 @@ def selection_chances(release: pa.Table, params: SwapParams | BinParams) -> Movi
     release : pa.Table
         With the fields from which risks are computed, as the source has them.
     params : SwapParams or BinParams
-        With `risk`. With `household`, chance and risk of a row are those of its household.
+        With `risk`. If households or units move, chance and risk of a row are those of its household or unit.
 
     Raises
     ------
@@ -51,7 +51,7 @@ def selection_chances(release: pa.Table, params: SwapParams | BinParams) -> Movi
     """
     assert params.risk is not None  # noqa: S101 - the caller has checked
     found = row_risk(release, params.risk)
-    household = params.household if isinstance(params, SwapParams) else None
+    household = params.moving_unit if isinstance(params, SwapParams) else None
     if household is None:
         return MovingChances(_selected(found.risk, found.required, params.rate), found.risk)
     members = members_of(release, household)

@@ -6,25 +6,30 @@ which therefore shows a partner's value, and so on. For each other row the intru
 most of the exchanges compatible with this knowledge give it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
-from providers.arrays import IndexArray, Int64Array
+from providers.arrays import BoolArray, Float64Array, Int64Array
 from providers.attacks.attack import Attack
 from providers.attacks.figures import AttackResult, successes
 from providers.attacks.methods.groups import MovedFields, in_release_order, joint_codes, moved_fields
 from providers.attacks.methods.matchings import Beliefs, beliefs
+from providers.attacks.methods.movers import Movers
 from providers.attacks.methods.moving_chances import OUTSIDE, MovingChances
 from providers.attacks.tables import AttackTables
+from providers.attacks.units import row_of_each
 from providers.measures.shared.finding import NotApplicable
 from providers.measures.shared.sampling import sample_rows
 
 _NO_CONTROL = "Rows that were not in the source have no partner in the release: there is no control."
 _UNKNOWN = -1
 _CERTAIN = 1 - 1e-9
+
+ValueOf = Callable[[int, Int64Array], Int64Array]
+"""Value of an attacked row from each of the codes that it may have; see `guess_values`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +51,7 @@ def guess_values(
     rate: float,
     targets: Int64Array,
     chances: MovingChances | None = None,
+    value_of: ValueOf | None = None,
 ) -> Guesses:
     """Guess the true values of rows from those of others.
 
@@ -63,11 +69,13 @@ def guess_values(
         Attacked rows, none of them known.
     chances : MovingChances, optional
         Selection of the rows by risk, in place of the rate.
+    value_of : callable, optional
+        Value to guess for an attacked row, from the codes of what it may be; default: the code itself.
     """
     order = np.argsort(group, kind="stable")
     bounds = np.searchsorted(group[order], np.arange(group.max(initial=OUTSIDE) + 2))
     found: dict[int, tuple[Int64Array, Beliefs, Int64Array, Int64Array]] = {}
-    values, chance, exact = shown[targets].copy(), {}, 0
+    values, chance, exact = _as_shown(shown, targets, value_of), {}, 0
     for index, row in enumerate(targets.tolist()):
         number = int(group[row])
         if number == OUTSIDE:
@@ -81,15 +89,33 @@ def guess_values(
             found[number] = members, beliefs(shown[members], known[members], share), codes, place
         members, belief, codes, place = found[number]
         mass = belief.of_row(int(np.searchsorted(members, row)))
-        by_value = np.bincount(place, mass)
-        best = int(by_value.argmax())
-        values[index], chance[row] = codes[best], float(by_value[best])
+        values[index], chance[row] = _best(codes, np.bincount(place, mass).astype(np.float64), row, value_of)
         exact += belief.exact
     return Guesses(values, chance, exact)
 
 
+def _as_shown(shown: Int64Array, targets: Int64Array, value_of: ValueOf | None) -> Int64Array:
+    if value_of is None:
+        return shown[targets].copy()
+    return np.array([value_of(row, shown[[row]])[0] for row in targets.tolist()], np.int64)
+
+
+def _best(codes: Int64Array, mass: Float64Array, row: int, value_of: ValueOf | None) -> tuple[int, float]:
+    """Return the most probable value of a row, and its probability, from those of the codes."""
+    if value_of is not None:
+        codes, place = np.unique(value_of(row, codes), return_inverse=True)
+        mass = np.bincount(place, mass).astype(np.float64)
+    best = int(mass.argmax())
+    return int(codes[best]), float(mass[best])
+
+
 def guess_permuted_values(
-    shown: Int64Array, known: Int64Array, group: Int64Array, rate: float, targets: Int64Array
+    shown: Int64Array,
+    known: Int64Array,
+    group: Int64Array,
+    rate: float,
+    targets: Int64Array,
+    value_of: ValueOf | None = None,
 ) -> Guesses:
     """Guess the true values of rows that the permutation mechanism moved; arguments as for `guess_values`.
 
@@ -99,7 +125,7 @@ def guess_permuted_values(
     order = np.argsort(group, kind="stable")
     bounds = np.searchsorted(group[order], np.arange(group.max(initial=OUTSIDE) + 2))
     left: dict[int, tuple[Int64Array, Int64Array]] = {}
-    values, chance, exact = shown[targets].copy(), {}, 0
+    values, chance, exact = _as_shown(shown, targets, value_of), {}, 0
     for index, row in enumerate(targets.tolist()):
         number = int(group[row])
         if number == OUTSIDE:
@@ -119,9 +145,8 @@ def guess_permuted_values(
         others[own] = max(0.0, others[own] - 1)
         mass = rate * others / max(others.sum(), 1.0)
         mass[own] += 1 - rate if copies[own] else 0.0
-        best = int(mass.argmax())
-        if mass[best] > 0:
-            values[index], chance[row] = codes[best], float(mass[best] / mass.sum())
+        if mass.max() > 0:
+            values[index], chance[row] = _best(codes, mass / mass.sum(), row, value_of)
         else:
             chance[row] = 0.0
     return Guesses(values, chance, exact)
@@ -143,38 +168,42 @@ def _attack(tables: AttackTables, moved: MovedFields) -> AttackResult:
     fields = [name for name in moved.fields if name in tables.columns]
     true, shown = joint_codes(tables, fields, ["source", "release"])
     true = in_release_order(tables, true)
-    rows = tables.release.num_rows
-    chosen = _known_rows(tables)
-    known = np.full(rows, _UNKNOWN, np.int64)
-    known[chosen] = true[chosen]
-    others = np.setdiff1d(np.arange(rows), chosen)
-    picked = sample_rows(len(others), tables.options.attacks, tables.stream, "swapped rows")
-    targets = others[picked]
-    guess = (
-        guess_permuted_values
-        if moved.mechanism == "permutation"
-        else partial(guess_values, chances=moved.chances)
+    movers = Movers.of(moved, true, shown)
+    known_rows = _known_rows(tables, moved)
+    known = np.where(movers.any_of(known_rows), movers.true, _UNKNOWN)
+    rows = _attacked_rows(tables, moved, ~known_rows)
+    targets = movers.of_row[rows]
+    row_of = dict(zip(targets.tolist(), rows.tolist(), strict=True))
+    holders = _holder_of_each(movers.shown)
+
+    def value_of(target: int, codes: Int64Array) -> Int64Array:
+        return movers.values_at(row_of[target], holders[codes], shown)
+
+    chances = moved.chances.of(movers.first) if moved.chances else None
+    guess = partial(
+        guess_permuted_values if moved.mechanism == "permutation" else partial(guess_values, chances=chances),
+        value_of=None if moved.units is None else value_of,
     )
-    guesses = guess(shown, known, moved.group, moved.rate, targets)
-    alone = guess(shown, np.full(rows, _UNKNOWN, np.int64), moved.group, moved.rate, targets)
-    base = commonest_values(shown, known, moved.group, targets)
-    right = guesses.values == true[targets]
+    guesses = guess(movers.shown, known, movers.group, moved.rate, targets)
+    alone = guess(movers.shown, np.full_like(known, _UNKNOWN), movers.group, moved.rate, targets)
+    base = commonest_values(shown, np.where(known_rows, true, _UNKNOWN), moved.group, rows)
+    right = guesses.values == true[rows]
     certain = np.array([guesses.chance[row] >= _CERTAIN for row in targets.tolist()])
     tries, confidence = len(targets), tables.options.confidence
     return AttackResult(
         successes(int(right.sum()), tries, confidence),
-        successes(int((base == true[targets]).sum()), tries, confidence),
+        successes(int((base == true[rows]).sum()), tries, confidence),
         None,
         None,
         note=" ".join([_NO_CONTROL, *moved.assumptions]),
         details={
             "fields": list(moved.fields),
-            "known_rows": len(chosen),
+            "known_rows": int(known_rows.sum()),
             "rate": moved.rate,
             "mechanism": moved.mechanism,
             "selection_by_risk": moved.chances is not None,
             "rows_not_exchanged": int(np.count_nonzero(moved.group == OUTSIDE)),
-            "without_known_rows": int((alone.values == true[targets]).sum()),
+            "without_known_rows": int((alone.values == true[rows]).sum()),
             "certain": int(certain.sum()),
             "certain_and_right": int((certain & right).sum()),
             "mean_belief": float(np.mean(list(guesses.chance.values()))),
@@ -183,18 +212,49 @@ def _attack(tables: AttackTables, moved: MovedFields) -> AttackResult:
     )
 
 
-def _known_rows(tables: AttackTables) -> IndexArray:
-    """Return the rows of the release whose true values the intruder knows, ascending."""
-    rows, named = tables.release.num_rows, tables.named_rows
+def _known_rows(tables: AttackTables, moved: MovedFields | None = None) -> BoolArray:
+    """Mask of the rows of the release whose true values the intruder knows: whole units, if rows have some.
+
+    Parameters
+    ----------
+    tables : AttackTables
+    moved : MovedFields, optional
+        Whose units count if they moved as one; default: those of the tables.
+    """
+    named, rows = tables.named_rows, tables.release.num_rows
+    units = _units(tables, moved)
     if named is not None:
-        return np.flatnonzero(named if tables.origin is None else named[tables.origin])
-    count = max(1, round(tables.options.known_share * rows))
-    return sample_rows(rows, count, tables.stream, "known rows")
+        found = named if tables.origin is None else named[tables.origin]
+        return found if units is None else np.isin(units, units[found])
+    count = rows if units is None else int(units.max(initial=-1)) + 1
+    chosen = np.zeros(count, np.bool_)
+    most = max(1, round(tables.options.known_share * count))
+    chosen[sample_rows(count, most, tables.stream, "known rows")] = True
+    return chosen if units is None else chosen[units]
+
+
+def _units(tables: AttackTables, moved: MovedFields | None) -> Int64Array | None:
+    return moved.units if moved and moved.units is not None else tables.units("release")
+
+
+def _attacked_rows(tables: AttackTables, moved: MovedFields, unknown: BoolArray) -> Int64Array:
+    """Return random rows among the unknown ones that are attacked, one of each unit, ascending."""
+    others, units = np.flatnonzero(unknown), _units(tables, moved)
+    if units is not None:
+        others = np.sort(others[row_of_each(units[others], tables.stream, "swapped rows")])
+    return others[sample_rows(len(others), tables.options.attacks, tables.stream, "swapped rows")]
+
+
+def _holder_of_each(shown: Int64Array) -> Int64Array:
+    """Return for each code one that shows it; shape (codes,)."""
+    found = np.zeros(int(shown.max(initial=-1)) + 1, np.int64)
+    found[shown] = np.arange(len(shown))
+    return found
 
 
 def _run(tables: AttackTables) -> dict[str, AttackResult]:
     tables.need_aligned()
-    if len(_known_rows(tables)) >= tables.release.num_rows:
+    if _known_rows(tables).all():
         raise NotApplicable("the intruder knows all rows")
     moved = [each for each in moved_fields(tables) if any(name in tables.columns for name in each.fields)]
     if not moved:

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from providers.arrays import Float64Array
+from providers.arrays import Float64Array, Int64Array
 from providers.measures.shared.comparison import Comparison
 from providers.measures.shared.finding import Finding
 from providers.measures.shared.measure import Measure, Part
-from providers.measures.shared.record_distance import COST_AMONG_SAMPLE
-from providers.measures.shared.repeats import mean_interval, quantile_interval, share_interval
+from providers.measures.shared.record_distance import COST_AMONG_SAMPLE, SCALED_BY_RANGE
+from providers.measures.shared.repeats import interval_of_rows, mean_interval, quantile_interval
 from providers.neighbours.closest_record import Closest, closest
 from providers.neighbours.points import Points
 
@@ -41,26 +41,31 @@ def raw_distances(source: Float64Array, destination: Float64Array) -> Float64Arr
     return closest(one, two).distances
 
 
-def _intervals(distances: Float64Array, raw: Float64Array) -> dict[str, dict[str, float]]:
+def _intervals(
+    distances: Float64Array, clusters: Int64Array | None, raw: Float64Array, raw_clusters: Int64Array | None
+) -> dict[str, dict[str, float]]:
     """Confidence intervals (95 %) of the figures for rows like those sampled, two or more."""
     found = {
-        "mean": mean_interval(distances),
-        "p05": quantile_interval(distances, 0.05),
-        "at_zero": share_interval(float(np.mean(distances == 0)), len(distances)),
+        "mean": mean_interval(distances, clusters),
+        "p05": quantile_interval(distances, 0.05, clusters),
+        "at_zero": interval_of_rows((distances == 0).astype(np.float64), clusters),
     }
-    return {**found, "raw_mean": mean_interval(raw)} if len(raw) > 1 else found
+    return {**found, "raw_mean": mean_interval(raw, raw_clusters)} if len(raw) > 1 else found
 
 
 def _find(comparison: Comparison) -> Finding:
     fields, rows = comparison.need_compared(), comparison.sample.size
     found, raw = comparison.closest, np.empty(0)
-    complete = [table[~np.isnan(table).any(axis=1)] for table in comparison.sampled_matrices]
+    masks = [~np.isnan(table).any(axis=1) for table in comparison.sampled_matrices]
+    complete = [table[mask] for table, mask in zip(comparison.sampled_matrices, masks, strict=True)]
     if comparison.numeric and all(map(len, complete)):
         raw = raw_distances(complete[0], complete[1])
     value = {**dcr(found), "raw_mean": float(raw.mean()) if len(raw) else None}
-    return Finding(
-        value, fields, rows, {} if rows is None else {"interval": _intervals(found.distances, raw)}
-    )
+    if rows is None:
+        return Finding(value, fields)
+    clusters = comparison.sampled_clusters
+    of_complete = None if clusters is None else clusters[masks[0]]
+    return Finding(value, fields, rows, {"interval": _intervals(found.distances, clusters, raw, of_complete)})
 
 
 MEASURE = Measure(
@@ -74,6 +79,7 @@ MEASURE = Measure(
     source="Perry, Matloff and Tendick 2024, 9.1.5 and 9.4",
     cost=COST_AMONG_SAMPLE,
     find=_find,
+    extremes=SCALED_BY_RANGE,
     parts=(Part("mean"), Part("p05"), Part("at_zero", goal="low", share_of_rows=True), Part("raw_mean")),
     words={"at_zero": "share at distance 0", "raw_mean": "mean, in the fields' own units"},
 )

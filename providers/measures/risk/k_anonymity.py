@@ -20,38 +20,42 @@ def _labels() -> list[str]:
     return [*closed, f"{_BOUNDS[-1]}+"]
 
 
-def k_anonymity(sizes: Int64Array, threshold: int) -> dict[str, Any]:
+def k_anonymity(sizes: Int64Array, threshold: int, rows: Int64Array | None = None) -> dict[str, Any]:
     """Distribution of class sizes.
 
     Parameters
     ----------
     sizes : ndarray of int64, shape (classes,)
-        Number of rows of each class; at least one class.
+        Number of persons of each class; at least one class.
     threshold : int
-        A class of fewer rows is small.
+        A class of fewer persons is small.
+    rows : ndarray of int64, shape (classes,), optional
+        Number of rows of each class; default: one for each person.
 
     Returns
     -------
     dict
-        ``k``, the rows of the smallest class; ``small``, the share of the rows that are in small classes;
+        ``k``, the persons of the smallest class; ``small``, the share of the rows that are in small classes;
         ``by_size``, interval of class sizes -> share of the rows that are in such classes.
     """
-    rows = int(sizes.sum())
+    rows = sizes if rows is None else rows
+    total = int(rows.sum())
     interval = np.searchsorted(_BOUNDS, sizes, side="right") - 1
-    counts = np.bincount(interval, weights=sizes, minlength=len(_BOUNDS))
+    counts = np.bincount(interval, weights=rows, minlength=len(_BOUNDS))
     return {
         "k": int(sizes.min()),
-        "small": float(sizes[sizes < threshold].sum() / rows),
-        "by_size": {label: float(count / rows) for label, count in zip(_labels(), counts, strict=True)},
+        "small": float(rows[sizes < threshold].sum() / total),
+        "by_size": {label: float(count / total) for label, count in zip(_labels(), counts, strict=True)},
     }
 
 
 def _find(comparison: Comparison) -> Finding:
     fields = comparison.need_key_fields()
     before, after = (
-        k_anonymity(np.bincount(comparison.key_classes[side]), comparison.options.threshold) for side in SIDES
+        k_anonymity(sizes.persons, comparison.options.threshold, sizes.rows)
+        for sizes in (comparison.class_sizes[side] for side in SIDES)
     )
-    return Finding({"before": before, "after": after}, fields)
+    return Finding({"before": before, "after": after}, fields, notes=comparison.unit_note)
 
 
 MEASURE = Measure(
@@ -60,9 +64,9 @@ MEASURE = Measure(
     concerns="risk",
     goal="high",
     range="k: 1 to n; shares: 0 to 1",
-    formula="k = min over the combinations c of key fields of f_c, f_c the rows that share c; small: share "
-    "of the rows with f_c < `threshold`; by_size: share of the rows with f_c in 1, 2, 3-4, 5-9, 10-19, "
-    "20-49, 50-99, 100 or more",
+    formula="k = min over the combinations c of key fields of f_c, f_c the rows that share c, with "
+    "units the units that have such a row; small: share of the rows with f_c < `threshold`; by_size: share "
+    "of the rows with f_c in 1, 2, 3-4, 5-9, 10-19, 20-49, 50-99, 100 or more",
     source="Samarati 2001, doi:10.1109/69.971193; Sweeney 2002, doi:10.1142/S0218488502001648",
     cost="O(n log n) for each key field",
     find=_find,

@@ -238,6 +238,11 @@ def _find(comparison: Comparison) -> Finding:
     named = comparison.options.weight_fields
     if len(named) != 1:
         raise NotApplicable("name one survey weight in 'weight_fields'")
+    if any(np.any(sizes.rows != sizes.persons) for sizes in comparison.class_sizes.values()):
+        raise NotApplicable(
+            f"rows of one unit of '{comparison.unit_field}' share their key fields and would count as "
+            "several persons: measure a table with one row for each"
+        )
     values: dict[str, Any] = {}
     tables = (comparison.release.source, comparison.release.destination)
     for when, side, table in zip(("before", "after"), SIDES, tables, strict=True):

@@ -3,15 +3,16 @@
 from providers.measures.shared.comparison import Comparison
 from providers.measures.shared.finding import Finding
 from providers.measures.shared.measure import Measure, Part
-from providers.measures.shared.record_distance import COST_AMONG_SAMPLE, share_linked
-from providers.measures.shared.repeats import share_interval
+from providers.measures.shared.record_distance import COST_AMONG_SAMPLE, SCALED_BY_RANGE, chances_of_link
+from providers.measures.shared.repeats import interval_of_rows
 
 
 def _find(comparison: Comparison) -> Finding:
     comparison.need_aligned()
     fields = comparison.need_compared()
-    share, rows = share_linked(comparison.closest), comparison.sample.size
-    return Finding(share, fields, rows, {} if rows is None else {"interval": share_interval(share, rows)})
+    chances, rows = chances_of_link(comparison.closest), comparison.sample.size
+    interval = {"interval": interval_of_rows(chances, comparison.sampled_clusters)}
+    return Finding(float(chances.mean()), fields, rows, {} if rows is None else interval)
 
 
 MEASURE = Measure(
@@ -24,5 +25,6 @@ MEASURE = Measure(
     source="Perry, Matloff and Tendick 2024, 9.1.4",
     cost=COST_AMONG_SAMPLE,
     find=_find,
+    extremes=SCALED_BY_RANGE,
     parts=(Part(guessing=True, share_of_rows=True),),
 )

@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
+from providers.arrays import Float64Array
 from providers.measures.shared.comparison import Comparison
 from providers.measures.shared.finding import Finding, NotApplicable
 from providers.measures.shared.measure import Measure, Part
-from providers.measures.shared.record_distance import COST, share_linked
-from providers.measures.shared.repeats import share_interval
+from providers.measures.shared.record_distance import COST, SCALED_BY_RANGE, chances_of_link
+from providers.measures.shared.repeats import Interval, interval_of_rows, share_interval
 from providers.neighbours.closest_record import Units, closest, units_of
-from providers.neighbours.points import Points
-from providers.params import SwapParams
-from providers.tables.codes import codes
 
 _MOST_CHANGED = (0.5, 0.05, 0.0)
 """Shares of changed rows up to which intruders use a known field: each costs a search."""
 
 
-def record_linkage(source: Points, destination: Points, units: Units | None = None) -> dict[str, float]:
-    """Share of rows that an intruder links to their own, and the share by linking at random.
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """Search of an intruder by some of the known fields."""
 
-    The intruder uses the fields of the points and takes the closest released row, or any of several rows at
-    the least distance. With units, any row of the same unit is the person's own.
-    """
-    rows = len(source.numbers)
-    chance = 1.0 / rows if units is None else float((np.diff(units.starts) ** 2).sum()) / rows**2
-    return {"rate": share_linked(closest(source, destination, units=units)), "chance": chance}
+    used: list[str]
+    chances: Float64Array
+    """Chance of each row of the sample to be found; shape (rows,)."""
+
+    @property
+    def rate(self) -> float:
+        """Share of the rows that are found."""
+        return float(self.chances.mean())
+
+
+def by_chance(rows: int, units: Units | None = None) -> float:
+    """Share of rows that are found by linking at random; with units, any row of the same unit is found."""
+    return 1.0 / rows if units is None else float((np.diff(units.starts) ** 2).sum()) / rows**2
 
 
 def _find(comparison: Comparison) -> Finding:
@@ -38,19 +46,27 @@ def _find(comparison: Comparison) -> Finding:
     known = [name for name in fields if name in comparison.compared]
     if not known:
         raise NotApplicable("none of the known fields can be compared")
-    unit, units = _units(comparison)
+    units = _units(comparison)
     found = [
-        (record_linkage(*comparison.points(used), units), used) for used in _used_fields(comparison, known)
+        _Search(used, chances_of_link(closest(*comparison.points(used), units=units)))
+        for used in _used_fields(comparison, known)
     ]
-    value, used = max(found, key=lambda each: each[0]["rate"])  # of equal rates that with more fields
-    notes: dict[str, object] = {} if unit is None else {"unit": unit}
-    if used != known:
-        notes["all_known"] = {"fields": known, "rate": found[0][0]["rate"]}
+    best = max(found, key=lambda each: each.rate)  # of equal rates that with more fields
+    notes = comparison.unit_note
+    if best.used != known:
+        notes["all_known"] = {"fields": known, "rate": found[0].rate}
     rows = comparison.sample.size
     if rows is not None:
-        independent = rows if units is None else len(units.starts) - 1
-        notes["interval"] = {"rate": share_interval(value["rate"], independent)}
-    return Finding(value, used, rows, notes)
+        notes["interval"] = {"rate": _interval(best, units, comparison)}
+    chance = by_chance(len(comparison.sample.source), units)
+    return Finding({"rate": best.rate, "chance": chance}, best.used, rows, notes)
+
+
+def _interval(search: _Search, units: Units | None, comparison: Comparison) -> Interval:
+    """Return the interval of the rate: of as many independent rows as there are units, if there are some."""
+    if units is not None:
+        return share_interval(search.rate, len(units.starts) - 1)
+    return interval_of_rows(search.chances, comparison.sampled_clusters)
 
 
 def _used_fields(comparison: Comparison, known: list[str]) -> list[list[str]]:
@@ -67,15 +83,13 @@ def _used_fields(comparison: Comparison, known: list[str]) -> list[list[str]]:
     return found
 
 
-def _units(comparison: Comparison) -> tuple[str | None, Units | None]:
-    """Return the field of the units of the run, and the units of the sample's rows; None without units."""
-    parameters = comparison.release.parameters
-    unit = parameters.unit_id if isinstance(parameters, SwapParams) else None
-    if unit is None:
-        return None, None
-    of_row, _ = codes(comparison.release.source.column(unit))
+def _units(comparison: Comparison) -> Units | None:
+    """Return the units of the sample's rows; None without units."""
+    of_row = comparison.units["source"]
+    if of_row is None:
+        return None
     _, of_sampled_row = np.unique(of_row[comparison.sample.source], return_inverse=True)
-    return unit, units_of(of_sampled_row.astype(np.int64))
+    return units_of(of_sampled_row.astype(np.int64))
 
 
 MEASURE = Measure(
@@ -90,6 +104,7 @@ MEASURE = Measure(
     source="Perry, Matloff and Tendick 2024, 9.1.3",
     cost=COST,
     find=_find,
+    extremes=SCALED_BY_RANGE,
     parts=(Part("rate", guessing=True, share_of_rows=True),),
     needs=("known_fields", "key_fields"),
     words={"rate": "re-identified", "chance": "by chance alone"},

@@ -15,10 +15,12 @@ import numpy.typing as npt
 
 from providers.arrays import Int64Array
 from providers.measures.shared.anonymity import field_codes
+from providers.measures.shared.columns import SIDES
 from providers.measures.shared.comparison import Comparison
 from providers.measures.shared.finding import Finding, NotApplicable
 from providers.measures.shared.measure import Measure, Part
 from providers.progress import Progress, no_progress, sub_progress
+from providers.tables.units import units_in_classes
 
 _LARGEST = 3
 """Most fields of an MSU that is searched for, if there are more key fields than that."""
@@ -30,7 +32,9 @@ Subset = tuple[int, ...]
 Bits = npt.NDArray[np.uint8]
 
 
-def minimal_sample_uniques(fields: Sequence[Int64Array], largest: int) -> Iterator[tuple[Subset, Int64Array]]:
+def minimal_sample_uniques(
+    fields: Sequence[Int64Array], largest: int, units: Int64Array | None = None
+) -> Iterator[tuple[Subset, Int64Array]]:
     """Yield each set of up to `largest` fields that is an MSU of some row, and these rows.
 
     Parameters
@@ -39,6 +43,8 @@ def minimal_sample_uniques(fields: Sequence[Int64Array], largest: int) -> Iterat
         Codes of each key field from 0 on.
     largest : int
         Most fields of a set; 1 or more.
+    units : ndarray of int64, shape (rows,), optional
+        Unit of each row: a row is unique if no row of another unit equals it. Default: each row is one.
 
     Notes
     -----
@@ -58,8 +64,8 @@ def minimal_sample_uniques(fields: Sequence[Int64Array], largest: int) -> Iterat
         for field in range(subset[0] if subset else len(fields)):
             extended = (field, *subset)
             keys = codes * levels[field] + fields[field][open_rows]
-            _, keys, counts = np.unique(keys, return_inverse=True, return_counts=True)
-            single = counts[keys] == 1
+            _, keys = np.unique(keys, return_inverse=True)
+            single = units_in_classes(keys, None if units is None else units[open_rows])[keys] == 1
             found = open_rows[single]
             # the set without `field` is no candidate: its unique rows are not among the open ones
             for smaller in combinations(extended, len(subset)):
@@ -83,7 +89,10 @@ def _has(bits: Bits, rows: Int64Array) -> npt.NDArray[np.bool_]:
 
 
 def suda(
-    names: Sequence[str], fields: Sequence[Int64Array], progress: Progress = no_progress
+    names: Sequence[str],
+    fields: Sequence[Int64Array],
+    progress: Progress = no_progress,
+    units: Int64Array | None = None,
 ) -> dict[str, Any]:
     """Figures of the SUDA scores of all rows.
 
@@ -95,6 +104,8 @@ def suda(
         Codes of each key field from 0 on; at least one row.
     progress : Progress
         Called for each set that is an MSU.
+    units : ndarray of int64, shape (rows,), optional
+        As for `minimal_sample_uniques`.
 
     Returns
     -------
@@ -113,7 +124,7 @@ def suda(
     rows = len(fields[0])
     scores, smallest = np.zeros(rows), np.full(rows, largest + 1)
     by_field = np.zeros(count)
-    for subset, found in minimal_sample_uniques(fields, largest):
+    for subset, found in minimal_sample_uniques(fields, largest, units):
         progress((subset[-1] + 1) / count, "searching special uniques")
         weight = prod(count - size for size in range(len(subset), largest + 1))
         scores[found] += weight
@@ -143,10 +154,11 @@ def _find(comparison: Comparison) -> Finding:
             names,
             [field_codes(table, name, steps) for name in names],
             sub_progress(comparison.progress, half / 2, (half + 1) / 2),
+            comparison.units[side],
         )
-        for half, table in enumerate((release.source, release.destination))
+        for half, (side, table) in enumerate(zip(SIDES, (release.source, release.destination), strict=True))
     )
-    return Finding({"before": before, "after": after}, names)
+    return Finding({"before": before, "after": after}, names, notes=comparison.unit_note)
 
 
 MEASURE = Measure(
@@ -157,7 +169,7 @@ MEASURE = Measure(
     range="shares: 0 to 1; scores: 0 or more",
     formula="special: share of the rows that are unique on a set of at most M = min(ATT - 1, 3) of the ATT "
     "key fields; score of a row: sum over its minimal such sets, of k fields each, of prod for i = k to M of "
-    "(ATT - i)",
+    "(ATT - i); with units, no row of another unit equals a unique row",
     source="Manning, Haglin and Keane 2008, doi:10.1007/s10618-007-0078-6; score: Elliot, Manning, Mayes, "
     "Gurd and Bane 2005, SUDA: a program for detecting special uniques",
     cost="O(n log n) for each set of up to 3 key fields",

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
 import pyarrow as pa
 
-from providers.measures.shared.anonymity import group_sizes
+from providers.arrays import Int64Array
+from providers.measures.shared.anonymity import class_codes, class_sizes
+from providers.measures.shared.columns import SIDES
 from providers.measures.shared.comparison import Comparison
 from providers.measures.shared.finding import Finding
 from providers.measures.shared.measure import Measure, Part
 
 
 def unique_share(
-    table: pa.Table, key_fields: Sequence[str], steps: Mapping[str, float] | None = None
+    table: pa.Table,
+    key_fields: Sequence[str],
+    steps: Mapping[str, float] | None = None,
+    units: Int64Array | None = None,
 ) -> float:
-    """Share of the rows that no other row equals in the key fields; 0 for a table without rows.
+    """Share of the rows whose key fields no row of another person equals; 0 for a table without rows.
 
     Parameters
     ----------
@@ -24,18 +28,21 @@ def unique_share(
     key_fields : sequence of str
     steps : mapping of str to float, optional
         Numeric field -> step to whose multiples its values are rounded.
+    units : ndarray of int64, shape (rows,), optional
+        Person of each row; default: each row is another one.
     """
-    sizes = group_sizes(table, key_fields, steps or {})
-    return float(np.count_nonzero(sizes == 1) / max(1, table.num_rows))
+    sizes = class_sizes(class_codes(table, key_fields, steps or {}), units)
+    return float(sizes.rows[sizes.persons == 1].sum() / max(1, table.num_rows))
 
 
 def _find(comparison: Comparison) -> Finding:
-    fields, release = comparison.need_key_fields(), comparison.release
+    fields, steps = comparison.need_key_fields(), comparison.options.rounding
+    tables = comparison.release.source, comparison.release.destination
     before, after = (
-        unique_share(table, fields, comparison.options.rounding)
-        for table in (release.source, release.destination)
+        unique_share(table, fields, steps, comparison.units[side])
+        for side, table in zip(SIDES, tables, strict=True)
     )
-    return Finding({"before": before, "after": after}, fields)
+    return Finding({"before": before, "after": after}, fields, notes=comparison.unit_note)
 
 
 MEASURE = Measure(
@@ -44,7 +51,8 @@ MEASURE = Measure(
     concerns="risk",
     goal="low",
     range="0 to 1",
-    formula="#{rows that no other row equals in the key fields} / n, before and after",
+    formula="#{rows that no other row equals in the key fields} / n, before and after; with units, no row of "
+    "another unit",
     source="Perry, Matloff and Tendick 2024, 9.1.2",
     cost="O(n log n)",
     find=_find,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +12,7 @@ from providers.arrays import Int64Array
 from providers.tables.columns import combined
 from providers.tables.equality import equality_codes
 from providers.tables.numbers import float_values
+from providers.tables.units import units_in_classes
 
 
 def field_codes(table: pa.Table, name: str, steps: Mapping[str, float]) -> Int64Array:
@@ -52,7 +54,15 @@ def class_codes(table: pa.Table, key_fields: Sequence[str], steps: Mapping[str, 
     return codes
 
 
-def group_sizes(table: pa.Table, key_fields: Sequence[str], steps: Mapping[str, float]) -> Int64Array:
-    """Number of rows of each class that occurs; the parameters are those of `class_codes`."""
-    codes = class_codes(table, key_fields, steps)
-    return np.bincount(codes) if len(codes) else np.zeros(0, np.int64)
+class ClassSizes(NamedTuple):
+    """Sizes of the classes of rows that share their key fields; arrays of shape (classes,)."""
+
+    rows: Int64Array
+    """Rows of each class, 1 or more."""
+    persons: Int64Array
+    """Persons of each class, 1 or more; its rows if each is another person."""
+
+
+def class_sizes(classes: Int64Array, units: Int64Array | None = None) -> ClassSizes:
+    """Return the sizes of classes, numbered from 0, whose rows belong to these units, if any are known."""
+    return ClassSizes(units_in_classes(classes, None), units_in_classes(classes, units))

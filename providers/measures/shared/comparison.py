@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from providers.arrays import Float64Array, IndexArray, Int32Array, Int64Array
-from providers.measures.shared.anonymity import class_codes
+from providers.measures.shared.anonymity import ClassSizes, class_codes, class_sizes
 from providers.measures.shared.block_sums import correlations
 from providers.measures.shared.columns import SIDES, Column, Side, column_of, not_measurable
 from providers.measures.shared.finding import NotApplicable
@@ -25,6 +25,7 @@ from providers.params import Params
 from providers.progress import Progress, no_progress
 from providers.randomness.chacha20 import Stream
 from providers.tables.ranks import MISSING, doubled_ranks
+from providers.tables.units import unit_codes, unit_of_params
 
 BLOCK_ROWS = 1 << 15
 """Rows of a block of a matrix. The blocks cut the sums, so that another size changes their last digits."""
@@ -97,7 +98,8 @@ class Comparison:
             self.unjudged = [name for name in release.destination.schema.names if name not in self.columns]
         named = {*options.fields, *options.key_fields, *options.known_fields, options.target or ""}
         named |= set(options.sensitive_fields)
-        roles = roles_of(self.columns.values(), options.identifier_fields, options.weight_fields, named)
+        identifiers = {*options.identifier_fields, *({self.rows_together} - named)}
+        roles = roles_of(self.columns.values(), identifiers, options.weight_fields, named)
         self.left_out |= roles
         self.compared = {name: column for name, column in self.columns.items() if name not in roles}
         """Fields for distances, linkage, relations and models: no identifiers and no weights."""
@@ -182,6 +184,45 @@ class Comparison:
         if not self.aligned:
             raise NotApplicable("it compares row with row, and which row became which is not known")
 
+    # ------------------------------------------------------------------------------------------- units
+
+    @cached_property
+    def unit_field(self) -> str | None:
+        """Field whose equal values are the rows of one person; None: each row is a person's only one."""
+        of_run = getattr(self.release.parameters, "unit_id", None)
+        return self.options.unit_field or (None if of_run is None else str(of_run))
+
+    @cached_property
+    def units(self) -> dict[Side, Int64Array | None]:
+        """Unit of each row, from 0 on, on each side; None: rows stand alone. Shape (rows,)."""
+        source = unit_codes(self.release.source, self.unit_field)
+        destination = unit_codes(self.release.destination, self.unit_field)
+        if destination is None and source is not None and self.aligned:
+            destination = self.by_destination_row(source)
+        return {"source": source, "destination": destination}
+
+    @property
+    def unit_note(self) -> dict[str, object]:
+        """Note of a measure that counts the rows of a unit as one person; empty without units."""
+        return {} if self.unit_field is None else {"unit": self.unit_field}
+
+    @cached_property
+    def rows_together(self) -> str:
+        """Field of units or of households; empty if there is none."""
+        return self.options.unit_field or unit_of_params(self.release.parameters) or ""
+
+    @cached_property
+    def clusters(self) -> Int64Array | None:
+        """Unit or household of the source row of each row of the destination; None: rows are independent."""
+        found = unit_codes(self.release.source, self.rows_together)
+        return self.by_destination_row(found) if found is not None and self.aligned else None
+
+    @cached_property
+    def sampled_clusters(self) -> Int64Array | None:
+        """Unit or household of each source row of the sample; None: they are independent. Shape (rows,)."""
+        found = unit_codes(self.release.source, self.rows_together)
+        return None if found is None else found[self.sample.source]
+
     # ----------------------------------------------------------------------------------- aligned rows
 
     @cached_property
@@ -221,6 +262,11 @@ class Comparison:
         }
         fields, steps = self.options.key_fields, self.options.rounding
         return {side: class_codes(tables[side], fields, steps) for side in SIDES}
+
+    @cached_property
+    def class_sizes(self) -> dict[Side, ClassSizes]:
+        """Sizes of the classes of `key_classes` on each side."""
+        return {side: class_sizes(self.key_classes[side], self.units[side]) for side in SIDES}
 
     def named_column(self, name: str) -> Column:
         """Return a field that an option names as a column, also if the option `fields` leaves it out."""

@@ -33,6 +33,10 @@ class MeasureOptions(StrictModel):
     weight_fields: tuple[str, ...] = Field(default=(), examples=[["sampling_weight"]])
     """Fields of survey weights, which take no part either. Other weights are recognised by their names.
     `population_uniques` and the weighted measures need exactly one."""
+    unit_field: str | SkipJsonSchema[None] = Field(default=None, examples=["person_id"])
+    """Field that identifies a person who may have several rows. These count as one person in
+    `record_linkage`, `unique_combinations`, `mean_k`, `k_anonymity` and `suda`, and in every interval; the
+    field takes no part in distances. Default: `unit_id` of the run."""
     domain_fields: tuple[str, ...] = Field(default=(), examples=[["region"]])
     """Fields whose categories are the domains of `domain_totals`, each field by itself."""
     stratum_field: str | SkipJsonSchema[None] = Field(default=None, examples=["stratum"])
@@ -40,7 +44,7 @@ class MeasureOptions(StrictModel):
     measures. Default: one stratum."""
     cluster_field: str | SkipJsonSchema[None] = Field(default=None, examples=["household_id"])
     """Field of the primary sampling units, such as households that were drawn as a whole, for the same
-    standard errors. Default: each row is a unit."""
+    standard errors. Default: the persons of `unit_field`, or else each row."""
     key_fields: tuple[str, ...] = Field(default=(), examples=[["age", "sex", "city"]])
     """Fields of a person that an intruder may know (quasi-identifiers), for `unique_combinations`, `mean_k`,
     `k_anonymity`, `l_diversity`, `t_closeness`, `suda` and `population_uniques`."""
@@ -169,8 +173,8 @@ _NAMING = ("fields", "key_fields", "known_fields", "sensitive_fields")
 
 
 def _check_design(options: MeasureOptions, both: Mapping[str, tuple[pa.Field, pa.Field]]) -> None:
-    """Raise ParameterError if a field of the design is unknown, has no codes, or is a weight."""
-    for option in ("stratum_field", "cluster_field"):
+    """Raise ParameterError if a field of units or of the design is unknown, has no codes, or is a weight."""
+    for option in ("unit_field", "stratum_field", "cluster_field"):
         name, pointer = getattr(options, option), f"{_POINTER}/{option}"
         if name is None:
             continue

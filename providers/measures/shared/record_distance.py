@@ -1,7 +1,7 @@
 """Figures of the distance to the closest record that several measures share."""
 
-import numpy as np
-
+from providers.arrays import Float64Array
+from providers.measures.shared.measure import Extremes
 from providers.neighbours.closest_record import Closest
 
 COST = "O(n log n) in few fields, towards O(n^2) in many: on the sample"
@@ -11,9 +11,12 @@ COST_AMONG_SAMPLE = (
     "all rows"
 )
 
+SCALED_BY_RANGE = Extremes("range", sides=("source",), instead="`interval_sd.robust`")
+"""Distances are scaled by the source's range, so that one extreme value makes all others equal."""
 
-def share_linked(closest: Closest) -> float:
-    """Expected share of rows that an intruder links to their own by taking a closest row at random.
+
+def chances_of_link(closest: Closest) -> Float64Array:
+    """Chance of each row to be linked to its own by an intruder who takes a closest row at random.
 
     Parameters
     ----------
@@ -21,4 +24,10 @@ def share_linked(closest: Closest) -> float:
         Row i of the source became row i of the destination; at least one row. With units, each row of the
         same unit is the row of the person.
     """
-    return float(np.mean(closest.own / closest.ties))
+    found: Float64Array = closest.own / closest.ties
+    return found
+
+
+def share_linked(closest: Closest) -> float:
+    """Expected share of rows that are linked to their own; see `chances_of_link`."""
+    return float(chances_of_link(closest).mean())

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from providers.arrays import Float64Array
+from providers.arrays import Float64Array, Int64Array
 
 DRAWS = 10
 """Number of draws of a measure that depends on chance."""
@@ -131,17 +131,61 @@ def _wilson(share: float, rows: float, quantile: float) -> Interval:
     }
 
 
-def mean_interval(values: Float64Array) -> dict[str, float]:
-    """Confidence interval (95 %) of the mean of two or more values, none negative; by Student's t."""
-    count, mean = len(values), float(values.mean())
-    reach = student_quantile(count - 1) * float(values.std(ddof=1)) / math.sqrt(count)
+def interval_of_rows(values: Float64Array, clusters: Int64Array | None) -> Interval:
+    """Confidence interval (95 %) of the mean of one or more values of 0 to 1, such as a share of rows.
+
+    Parameters
+    ----------
+    values : ndarray of float64, shape (rows,)
+    clusters : ndarray of int64, shape (rows,), optional
+        Unit or household of each row, whose rows depend on each other; None: rows are independent.
+    """
+    share = float(values.mean())
+    if clusters is None:
+        return share_interval(share, len(values))
+    variance, count = variance_of_mean(values, clusters)
+    return share_interval_of_variance(share, variance, max(1, count - 1), count)
+
+
+def variance_of_mean(values: Float64Array, clusters: Int64Array) -> tuple[float, int]:
+    """Variance of the mean of values in clusters of any size, and the number of clusters; 0 for a single one.
+
+    References
+    ----------
+    Särndal, Swensson and Wretman 1992, Model assisted survey sampling, section 5.6: linearisation of a ratio,
+    the sum of the values by the number of rows.
+    """
+    _, numbers = np.unique(clusters, return_inverse=True)
+    sums = np.bincount(numbers, values - values.mean())
+    count = len(sums)
+    variance = count / (count - 1) * float((sums * sums).sum()) / len(values) ** 2 if count > 1 else 0.0
+    return variance, count
+
+
+def mean_interval(values: Float64Array, clusters: Int64Array | None = None) -> dict[str, float]:
+    """Confidence interval (95 %) of the mean of two or more values, none negative; by Student's t.
+
+    Rows of a cluster depend on each other; without `clusters` each row is one.
+    """
+    mean = float(values.mean())
+    if clusters is None:
+        count, error = len(values), float(values.std(ddof=1)) / math.sqrt(len(values))
+    else:
+        variance, count = variance_of_mean(values, clusters)
+        error = math.sqrt(variance)
+    if count < 2:
+        return {"low": 0.0, "high": float(values.max())}
+    reach = student_quantile(count - 1) * error
     return {"low": max(0.0, mean - reach), "high": mean + reach}
 
 
-def quantile_interval(values: Float64Array, share: float) -> dict[str, float]:
+def quantile_interval(
+    values: Float64Array, share: float, clusters: Int64Array | None = None
+) -> dict[str, float]:
     """Confidence interval (95 %) of the quantile at `share`, between two of the values, of shape (n,).
 
-    Where n is too small for such a pair, an end is the least or the greatest value.
+    Where n is too small for such a pair, an end is the least or the greatest value. If the rows are in
+    clusters, the ranks are those of as many rows as give the same error of the share below the quantile.
 
     References
     ----------
@@ -149,10 +193,16 @@ def quantile_interval(values: Float64Array, share: float) -> dict[str, float]:
     """
     from scipy.stats import binom
 
-    ordered, tail = np.sort(values), (1 - _LEVEL) / 2
-    low = int(binom.ppf(tail, len(values), share)) - 1
-    high = int(binom.ppf(1 - tail, len(values), share))
-    return {"low": float(ordered[max(low, 0)]), "high": float(ordered[min(high, len(values) - 1)])}
+    ordered, tail, rows = np.sort(values), (1 - _LEVEL) / 2, len(values)
+    independent = rows
+    if clusters is not None:
+        below = (values <= ordered[min(rows - 1, int(share * rows))]).astype(np.float64)
+        variance, count = variance_of_mean(below, clusters)
+        mean = float(below.mean())
+        independent = min(rows, max(1, round(mean * (1 - mean) / variance))) if variance > 0 else count
+    low = int((binom.ppf(tail, independent, share) - 1) * rows / independent)
+    high = math.ceil(binom.ppf(1 - tail, independent, share) * rows / independent)
+    return {"low": float(ordered[max(low, 0)]), "high": float(ordered[min(high, rows - 1)])}
 
 
 def jackknife_interval(

@@ -82,7 +82,7 @@ def weight_field(comparison: Comparison) -> str:
 def surveyed_fields(comparison: Comparison, fields: Iterable[str]) -> list[str]:
     """Return the fields that are estimated: all but the weight, the strata and the clusters."""
     options = comparison.options
-    design = {weight_field(comparison), options.stratum_field, options.cluster_field}
+    design = {weight_field(comparison), options.stratum_field, _cluster_field(comparison)}
     return [name for name in fields if name not in design]
 
 
@@ -112,9 +112,14 @@ def weighted_tables(comparison: Comparison) -> list[WeightedTable]:
     return found
 
 
+def _cluster_field(comparison: Comparison) -> str | None:
+    """Return the field of the primary sampling units: by default that of persons of several rows."""
+    return comparison.options.cluster_field or comparison.unit_field
+
+
 def _codes(comparison: Comparison, side: Side) -> tuple[Int64Array | None, Int64Array | None]:
     """Return the codes of the strata and of the clusters; None without such a field."""
-    names = comparison.options.stratum_field, comparison.options.cluster_field
+    names = comparison.options.stratum_field, _cluster_field(comparison)
     found = [
         None if name is None else comparison.named_column(name).codes(side).astype(np.int64) for name in names
     ]

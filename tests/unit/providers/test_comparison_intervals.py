@@ -13,10 +13,11 @@ from providers.measures.risk.interval_sd import robust_scale
 from providers.measures.run_figures import measures_stream, release_of_run
 from providers.measures.shared.repeats import share_interval_of_variance, student_quantile
 from providers.progress import no_progress
+from providers.selection.assumed_roles import assumed_roles
 from providers.selection.axes import axis_of
 from providers.selection.combinations import Variation, combinations_of
 from providers.selection.figures import FIGURES, Taken, take_figures
-from providers.selection.frontier import FrontierOptions, frontier, frontier_figures
+from providers.selection.frontier import FrontierOptions, frontier, frontier_figures, with_units
 from providers.selection.intervals import GROUPS, RowGroups, covered, interval_of, take_row_groups
 from providers.selection.ranking import beaten_points, differ
 
@@ -197,3 +198,38 @@ def test_the_interval_of_a_sampled_clustering_error_covers_the_rows_too() -> Non
     assert covered(FIGURES["prediction.destination"], 1, True, False, sampled=True) == "draws"
     assert covered(NEAR, 1, False, True, sampled=False) == "rows"
     assert covered(NEAR, 1, False, False, sampled=False) == ""
+
+
+def test_the_intervals_of_a_comparison_count_persons() -> None:
+    """Groups of the jackknife have whole persons, and copies of all rows make no interval narrower."""
+    once = people(200).append_column("person", pa.array(np.arange(200)))
+    often = once.take(np.repeat(np.arange(200), 5))
+    widths = {}
+    for name, table in (("once", once), ("often", often)):
+        parameters = {"swap_fields": ["income"], "unit_id": "person"}
+        one = combinations_of((Variation(service="DSWAP", parameters=parameters),), table.schema)[0]
+        result = one.provider.swap(table, one.params, one.provider.stream(bytes(32)), no_progress)
+        release = release_of_run(one.provider, one.params, table, result, 128)
+        options = MeasureOptions(known_fields=("age",), sensitive_fields=("rent",))
+        figures = [NEAR, CHANGED, RANKS, FIGURES["inference_risk"]]
+        given = figures, release, options, measures_stream(bytes(32))
+        groups, taken = take_row_groups(*given), take_figures(*given)
+        assert groups is not None
+        assert groups.rows == 200
+        found = [interval_of(figure, [taken], groups, ["income"]) for figure in figures]
+        widths[name] = [each["high"] - each["low"] for each in found if each]
+    for single, repeated in zip(widths["once"], widths["often"], strict=True):
+        assert repeated > 0.6 * single
+
+
+def test_all_points_of_a_comparison_count_the_same_persons() -> None:
+    """One combination names the unit: it is nobody's known field, and counts for the other one, too."""
+    table = people(60).append_column("person", pa.array(np.arange(60) // 3))
+    given = (
+        Variation(service="DSWAP", parameters={"swap_fields": ["income"], "unit_id": "person"}),
+        Variation(service="DSWAP", parameters={"swap_fields": ["income"]}),
+    )
+    combinations = combinations_of(given, table.schema)
+    assert with_units(MeasureOptions(), combinations).unit_field == "person"
+    roles = assumed_roles(MeasureOptions(), (each.params for each in combinations), table.schema)
+    assert roles.known_fields == ("age", "rent")

@@ -166,8 +166,12 @@ def test_it_has_three_sentences_with_chance_and_what_to_do() -> None:
     assert utility.startswith("Utility: every field keeps its distribution, and rank correlations change by ")
     assert "if the changed fields were dealt at random" in utility
     assert "raise 'rate'" in action
-    assert "'min_group_size'" in action
+    assert "'min_group_size'" not in action  # DSWAP has one group
     assert "raise 'rate'" not in headed(report(people()), rate=1.0).sentences[2]
+    undone = report(released(0.3, "job", "income")) | {"provider": {"reversible": True}}
+    assert "leave out small groups ('min_group_size')" in headed(undone, min_group_size=2).sentences[2]
+    larger = headed(report(people()), k=None, block_size=9).sentences[2]
+    assert "make the groups larger ('block_size')" in larger
 
 
 def test_few_rows_are_not_counted_in_a_sentence() -> None:

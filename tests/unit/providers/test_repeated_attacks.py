@@ -7,8 +7,10 @@ import pytest
 
 from providers.attacks.figures import AttackResult, successes, uncut_risk
 from providers.attacks.tables import Outcomes
+from providers.measures.shared.finding import NotApplicable
 from providers.measures.shared.repeats import share_interval
 from providers.selection.repeated_attacks import (
+    Attempts,
     interval_of_risk,
     mean_above_zero,
     share_of_reach,
@@ -63,14 +65,16 @@ def test_without_a_relation_the_interval_covers_the_mean_over_seeds(
     assert all(each.interval["high"] > 0 for each in found)
 
 
-def test_a_guess_that_is_always_right_leaves_everything_open() -> None:
-    always = np.ones(9, np.bool_)
+def test_runs_without_a_risk_in_common_leave_everything_open() -> None:
+    random = np.random.default_rng(3)
+    always, attack = np.ones(9, np.bool_), random.random(9) < 0.5
     assert uncut_risk(successes(5, 9, 0.95), successes(9, 9, 0.95)) is None
-    found = risk_of_masks(always, always)
-    assert (found.value, found.interval) == (0, {"low": 0, "high": 1})
-    assert not found.tried[0].terms.any()
-    some = risk_of_masks(~always, ~always)
-    assert interval_of_risk([found.tried, some.tried], 0.0) == {"low": 0, "high": 1}
+    unknown = Attempts(None, terms_of_risk(always, always))
+    assert not unknown.terms.any()
+    (some,) = risk_of_masks(attack, ~always).tried
+    assert interval_of_risk([(unknown, some), (some, unknown)], 0.0) == {"low": 0, "high": 1}
+    alone = interval_of_risk([(some,), (some,)], 0.0)
+    assert interval_of_risk([(unknown, some), (some, some)], 0.0) == alone
 
 
 @pytest.mark.parametrize(
@@ -124,3 +128,20 @@ def test_several_runs_without_a_relation_cover_no_risk_and_the_mean_over_seeds(
     for truth in (0.0, mean):
         assert sum(each["low"] <= truth <= each["high"] for _, each in found) >= 370
     assert all(each["low"] <= value <= each["high"] for value, each in found)
+
+
+def test_an_attack_of_which_every_guess_is_right_does_not_count() -> None:
+    """It shows nothing: a risk of 0 with any upper limit would be the least one of a comparison."""
+    random = np.random.default_rng(3)
+    guessed = np.ones(50, np.bool_)
+    attack, baseline = random.random(50) < 0.6, random.random(50) < 0.3
+
+    def of(*pairs: tuple[np.ndarray, np.ndarray]) -> SampledRisk:
+        counts = [[successes(int(mask.sum()), 50, 0.95) for mask in pair] for pair in pairs]
+        results = [AttackResult(one, two, None, None) for one, two in counts]
+        return risk_beyond_baseline(results, [Outcomes(*pair) for pair in pairs], None)
+
+    alone, both = of((attack, baseline)), of((guessed, guessed), (attack, baseline))
+    assert (both.value, both.interval) == (alone.value, alone.interval)
+    with pytest.raises(NotApplicable, match="every guess is right"):
+        of((guessed, guessed))

@@ -8,15 +8,21 @@ import pytest
 
 from providers.attacks import advice
 from providers.attacks.advice import advise
+from providers.attacks.figures import AttackFigures, AttackResult
+from providers.attacks.methods import linkage, reidentification
 from providers.attacks.options import AttackOptions
+from providers.attacks.singling_out import Cells, combinations, one_of_each_unit, rare_values
 from providers.attacks.sister import sister_release
 from providers.attacks.suite import attack_release, attacks_stream
 from providers.attacks.tables import AttackTables, MethodUsed
 from providers.attacks.thresholds import Thresholds
-from providers.attacks.units import row_of_each, sampled_units, unit_codes, unit_field, withheld_rows
+from providers.attacks.units import row_of_each, sampled_units, withheld_rows
 from providers.attacks.verdict import judge
+from providers.errors import ParameterError
 from providers.measures.shared.finding import NotApplicable
 from providers.progress import no_progress
+from providers.services import dswap
+from providers.tables.units import unit_codes, unit_field
 from tests.naive import attacks as naive
 from tests.unit.providers.attacks.tables import SEED, attacked
 
@@ -207,3 +213,106 @@ def test_advice_keeps_units_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {rows for _, _, rows in seen} == {225}
     few = advise(visits(9, 20), method, options, Thresholds(), STREAM, no_progress)
     assert "fewer than 10 units" in few.sentence
+
+
+def without_method(table: pa.Table, control: pa.Table | None, **options: Any) -> AttackFigures:
+    """Attack an unchanged table of unknown origin."""
+    return attacked(table, table, control, known=("birth", "area"), secret=("diagnosis",), **options)
+
+
+def test_without_a_job_an_option_names_the_persons() -> None:
+    """One row of each person is attacked, and no attack uses the field that identifies the person."""
+    table, alone = visits(80), without_method(visits(80), None)
+    found = without_method(table, None, unit_field="person")
+    for name in ("linkability", "inference"):
+        tries = [each["attacks"][name] for each in (alone.report(), found.report())]
+        tries = [each.get("diagnosis", each)["attack"]["tries"] for each in tries]
+        assert tries == [400, 80]
+    assert "identifies" in found.left_out["fields.person"]
+
+
+def test_who_has_several_equal_rows_is_singled_out() -> None:
+    """No condition matches one of five equal rows, but nearly each matches the rows of one person."""
+    table = visits(80).drop_columns(["cost"])
+    alone = without_method(table, None, identifiers=("person",))
+    found = without_method(table, None, unit_field="person")
+    for name in ("singling_out_univariate", "singling_out_multivariate"):
+        assert "exactly one released row" in alone.left_out[name]
+        result = found.attacks[name]
+        assert isinstance(result, AttackResult)
+        assert result.attack.rate == 1.0
+        assert result.attack.tries <= 80
+
+
+def test_each_unit_has_one_predicate_at_most() -> None:
+    """Households of four have one, too, though their members are singled out one by one."""
+    table = visits(40, 4)
+    for parameters in ({"unit_id": "person"}, {"household": "person"}):
+        method = MethodUsed("DSWAP", {"swap_fields": ["cost"], **parameters})
+        tables = AttackTables(table, table, None, AttackOptions(), method=method, aligned=True, stream=STREAM)
+        cells = Cells.of(tables, "release")
+        found = combinations(tables, cells, 2)
+        assert found
+        assert len({cells.unit_of(predicate) for predicate in found}) == len(found)
+        of_one = one_of_each_unit(cells, rare_values(cells), STREAM)
+        assert len(of_one) == len({cells.unit_of(predicate) for predicate in of_one}) == 40
+        assert tables.one_person == ("unit_id" in parameters)
+
+
+def test_dealt_values_of_persons_stay_together() -> None:
+    """A person of two rows gets two rows of another person's values of a field."""
+    table = pa.table({"person": [0, 0, 1, 1, 2, 2], "value": [1, 2, 3, 4, 5, 6]})
+    options = AttackOptions(unit_field="person", known=("value",))
+    tables = AttackTables(table, table, None, options, method=None, aligned=True, stream=STREAM)
+    dealt = Cells.of(tables, "release").dealt(STREAM, "test").numbers["value"].reshape(3, 2)
+    assert (np.diff(dealt, axis=1) == 1).all()
+    assert len(np.unique(dealt)) == 6
+
+
+@pytest.mark.parametrize("kinds", [2, 6])
+def test_who_knows_all_rows_of_a_person_finds_the_partner(kinds: int) -> None:
+    """Single values occur often, six of them together once: the partners of known persons are certain."""
+    random = np.random.default_rng(5)
+    person = np.repeat(np.arange(120), 12)
+    table = pa.table({"person": person, "illness": random.integers(0, kinds, len(person))})
+    parameters = {"swap_fields": ["illness"], "unit_id": "person"}
+    params = dswap.PROVIDER.check(dswap.PROVIDER.params.model_validate(parameters), table.schema)
+    release = dswap.PROVIDER.swap(table, params, dswap.PROVIDER.stream(SEED), no_progress).table
+    tables = AttackTables(
+        table,
+        release,
+        None,
+        AttackOptions(known_share=0.25, secret=("illness",)),
+        method=MethodUsed("DSWAP", parameters),
+        aligned=True,
+        stream=STREAM,
+    )
+    result = reidentification.ATTACK.run(tables)
+    assert isinstance(result, dict)
+    found = result["illness"]
+    assert found.attack.tries == 90
+    assert found.details["known_rows"] == 30 * 12
+    assert found.details["certain"] == found.details["certain_and_right"] > 15
+
+
+def test_a_person_is_linked_by_any_row_of_the_same_person() -> None:
+    table = visits(40)
+    parameters = {"swap_fields": ["diagnosis"], "unit_id": "person", "rate": 0.05}
+    tables = AttackTables(
+        table,
+        table,
+        None,
+        AttackOptions(known=("birth", "area", "diagnosis")),
+        method=MethodUsed("DSWAP", parameters),
+        aligned=True,
+        stream=STREAM,
+    )
+    result = linkage.ATTACK.run(tables)
+    assert isinstance(result, AttackResult)
+    assert result.attack.rate == 1.0
+
+
+def test_an_unknown_unit_is_refused() -> None:
+    with pytest.raises(ParameterError, match="unknown field 'persom'; did you mean 'person'") as refused:
+        without_method(visits(20), None, unit_field="persom")
+    assert refused.value.pointer == "/unit_field"

@@ -169,7 +169,7 @@ def test_criteria_of_single_fields() -> None:
 SQUARES = (
     "delta_rho", "il2", "il3", "r_squared", "weighted_correlations", "weighted_regression",
 )  # fmt: skip
-RANGE = ("total_correlation", "clustering_error")
+RANGE = ("total_correlation", "clustering_error", "pscr", "dcr")
 
 
 def test_figures_that_an_extreme_value_decides_have_a_caution() -> None:

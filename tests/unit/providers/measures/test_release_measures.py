@@ -15,10 +15,11 @@ from sklearn.cluster import KMeans
 
 from providers.measures.assessment import MeasureOptions, Release, assess
 from providers.measures.risk.entropy_increase import entropy_increase
-from providers.measures.risk.record_linkage import record_linkage
+from providers.measures.risk.record_linkage import by_chance
 from providers.measures.shared.block_sums import correlations, spread
 from providers.measures.shared.finding import NotApplicable
 from providers.measures.shared.linear_model import regress
+from providers.measures.shared.record_distance import share_linked
 from providers.measures.shared.repeats import share_interval
 from providers.measures.utility.association import correlation_ratio, cramers_v, mean_change
 from providers.measures.utility.clustering_error import clustering_error
@@ -54,8 +55,9 @@ def test_record_linkage_is_the_share_of_nearest_that_are_ones_own() -> None:
     )
     low, high = NUMBERS.min(axis=0), NUMBERS.max(axis=0)
     nearest = cdist((NUMBERS - low) / (high - low), (MOVED - low) / (high - low)).argmin(axis=1)
-    found = record_linkage(*paired_points(source, destination, names))
-    assert found == {"rate": np.mean(nearest == np.arange(300)), "chance": 1 / 300}
+    found = share_linked(closest(*paired_points(source, destination, names)))
+    assert found == np.mean(nearest == np.arange(300))
+    assert by_chance(300) == 1 / 300
 
 
 def linkage(

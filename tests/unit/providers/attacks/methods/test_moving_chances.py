@@ -20,6 +20,7 @@ BY_KEY = {"rate": 0.12, "risk": {"key_fields": ["key"], "k": 3}}
 CASES: list[tuple[str, dict[str, Any]]] = [
     ("CDSWAP", {"control_field": "class"}),
     ("DSWAP", {"household": "house"}),
+    ("DSWAP", {"unit_id": "house"}),
 ]
 
 

@@ -29,6 +29,8 @@ _SETTLE = 3.0
 """Seconds after it in which the row of the job is read once more, by the heartbeat."""
 _SECONDS = 10.0
 _ROWS = 300_000
+_ONE_CALLER = {"caller_request_rate": "0", "caller_open_requests": str(STREAMS + 10)}
+"""Settings that let one caller open all streams."""
 _RUN = {"parameters": {"swap_fields": ["a", "b"], "control_field": "class100"}, "candidates": 100}
 """A run that is busy for much longer than the measurement."""
 
@@ -42,7 +44,7 @@ def measure(rounds: int, database: str) -> str:
         ExitStack() as opened,
     ):
         url = new_database()
-        service = service_process(Path(home), auth="on", workers="1", caller_request_rate="0", **url)
+        service = service_process(Path(home), auth="on", workers="1", **_ONE_CALLER, **url)
         address, process = opened.enter_context(service)
         key = own_key(Path(home), **url)
         authorized = {"authorization": f"Bearer {key}", "prefer": "respond-async"}

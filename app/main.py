@@ -57,6 +57,13 @@ _START_REFUSED = (
     StorageUnusable,
 )
 
+_NOT_OWNED = (
+    "The user of the service (%d) must own the home and the shared folder with all that is in them: "
+    "`chown -R` them, for example after a copy by root"
+)
+
+_NO_FOLDER = "ROWVEIL_HOME and ROWVEIL_SHARED_FOLDER must be folders that can be made and written"
+
 DESCRIPTION = """\
 Statistical disclosure control by data swapping: Rowveil exchanges values between the rows of a table.
 Nobody can be sure of having re-identified a person, and the table remains useful for statistics.
@@ -94,17 +101,12 @@ def create_app(settings: Settings, process: ApiProcess | None = None) -> FastAPI
             app.state.start_refused = True  # the message is sufficient without a trace
             _log.error("%s", error)
             raise
-        except PermissionError as error:
+        except OSError as error:
             if error.filename is None:
                 raise
             app.state.start_refused = True
-            _log.error(
-                "%s: %s. The user of the service (%d) must own the home and the shared folder with all that "
-                "is in them: `chown -R` them, for example after a copy by root",
-                error.strerror,
-                error.filename,
-                os.geteuid(),
-            )
+            advice = _NOT_OWNED % os.geteuid() if isinstance(error, PermissionError) else _NO_FOLDER
+            _log.error("%s: %s. %s", error.strerror, error.filename, advice)
             raise
         except StartStopped as stopped:
             app.state.start_refused = True

@@ -57,6 +57,17 @@ def test_a_start_names_the_file_and_the_remedy(home: Path, name: str) -> None:
     assert "Traceback" not in refused.stderr
 
 
+def test_a_start_names_a_home_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    environment = environment_of(tmp_path / "file" / "home", {"workers": "1"})
+    refused = subprocess.run(
+        COMMAND, env=environment, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert refused.returncode == 1
+    assert f"Not a directory: {tmp_path}/file/home. ROWVEIL_HOME and" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
 def test_a_service_that_cannot_make_progress_files_is_not_ready(home: Path, tmp_path: Path) -> None:
     give_away(home / "progress")
     environment = environment_of(home, {"workers": "1"})

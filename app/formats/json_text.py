@@ -80,6 +80,8 @@ def reason_not_json(body: bytes, found: str) -> str:
         body.decode()
     except UnicodeDecodeError:
         return "it is not UTF-8, in which JSON is sent (RFC 8259, section 8.1)"
+    if "hex escape" in found:
+        return f"{found}; a half of a surrogate pair alone is no character"
     if place := _PLACE.search(found):
         line = body.split(b"\n")[int(place[1]) - 1]
         column = int(place[2]) - 1

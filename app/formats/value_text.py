@@ -45,7 +45,7 @@ _INTEGER = re.compile("-?[0-9]+")
 _EXACT = {16: 2**11, 32: 2**24, 64: 2**53}
 """Bits of a float -> number from which it does not hold all integers."""
 
-KEEP_DIGITS = "declare the field as decimal(p,s) or string, or write the number with an exponent"
+_KEEP_DIGITS = "use decimal(p,s) or string, or write the number with an exponent"
 
 _DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 
@@ -158,7 +158,7 @@ def _floats_from_text(texts: pa.Array, data_type: pa.DataType) -> pa.Array:
     for index in np.flatnonzero(large.fill_null(False)).tolist():
         text, value = texts[index].as_py(), values[index].as_py()
         if loses_digits(text) or (_INTEGER.fullmatch(text) and int(text) != value):
-            raise CellFault(index, f"{type_name(data_type)} does not hold its digits; {KEEP_DIGITS}")
+            raise CellFault(index, f"the number does not fit {type_name(data_type)} exactly; {_KEEP_DIGITS}")
     return values
 
 

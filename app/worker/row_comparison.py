@@ -13,9 +13,11 @@ import pyarrow.compute as pc
 
 from app.worker.field_profile import flat, shown_texts, text_rows
 from providers.errors import ParameterError, did_you_mean
+from providers.tables.encodings import canonical_array
+from providers.tables.equality import equality_codes
 from providers.tables.joining import joined_arrays
 from providers.tables.numbers import floats_of
-from providers.tables.type_names import type_name
+from providers.tables.type_names import canonical_type, type_name
 
 MOST_CATEGORIES = 24
 """Different values up to which a field counts as categorical, and has a cross table."""
@@ -112,7 +114,7 @@ class _Categories:
         self._values: dict[str, pa.Array | None] = {
             field.name: None
             for field in schema
-            if not (pa.types.is_nested(field.type) or pa.types.is_interval(field.type))
+            if not (pa.types.is_nested(kind := canonical_type(field.type)) or pa.types.is_interval(kind))
         }
 
     def see(self, batch: pa.RecordBatch) -> None:
@@ -173,6 +175,10 @@ def _differ(one: pa.Array, other: pa.Array) -> np.ndarray:
     """Return a mask of the values that differ; a null equals a null, and NaN equals NaN."""
     one, other = flat(one), flat(other)
     if pa.types.is_nested(one.type) or pa.types.is_interval(one.type):
+        one, other = canonical_array(one), canonical_array(other)
+        if one.type == other.type:
+            codes = equality_codes(pa.concat_arrays([one, other]))
+            return np.asarray(codes[: len(one)] != codes[len(one) :])
         pairs = zip(one.to_pylist(), other.to_pylist(), strict=True)
         return np.array([before != after for before, after in pairs], np.bool_)
     if pa.types.is_null(one.type) and pa.types.is_null(other.type):

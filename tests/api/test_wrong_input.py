@@ -172,6 +172,14 @@ MISTAKES: dict[str, tuple[dict[str, Any], int, str, str, str]] = {
     "Latin-1": (body(TEXT.replace(b'"x"', b'"\xe9"')), 400, "bad_request", "", "it is not UTF-8"),
     "a CSV": (body(b"age,city\n31,x\n"), 400, "bad_request", "", "a JSON object, which begins with {"),
     "not a number": (body(TEXT.replace(b"31", b"NaN")), 400, "bad_request", "", "send null"),
+    "half of a surrogate pair": (
+        body(TEXT.replace(b'"x"', b'"\\ud83d"')),
+        *(400, "bad_request", "", "a half of a surrogate pair alone is no character"),
+    ),
+    "a number that loses digits": (
+        body(TEXT.replace(b"31", b"9007199254740993.0")),
+        *(422, "invalid_request", "/source/rows/0/age", "the number loses digits as float64"),
+    ),
     "single quotes": (body(str(CALL).encode()), 400, "bad_request", "", "stand in double quotes"),
     "gzip that is not announced": (
         body(gzip.compress(TEXT)),
@@ -226,6 +234,10 @@ MISTAKES: dict[str, tuple[dict[str, Any], int, str, str, str]] = {
         *(422, "invalid_source", "", SEPARATED.format("';'")),
     ),
     "a CSV with tabs": (upload(b"age\tcity\n31\tx\n"), 422, "invalid_source", "", SEPARATED.format("'tab'")),
+    "a CSV with quotes after backslashes": (
+        upload(b'age,city\n31,"x \\"y\\""\n'),
+        *(422, "invalid_source", "", "line 2 of the CSV has text after the closing quote of a cell"),
+    ),
     "a CSV in UTF-16": (
         upload("age,city\n31,x\n".encode("utf-16")),
         *(422, "invalid_source", "", "the CSV is UTF-16; state it as 'encoding'"),

@@ -115,13 +115,13 @@ def compared(source: pa.Table, release: pa.Table, wanted: Wanted) -> dict[str, A
 def test_nulls_and_nan_are_equal_to_themselves() -> None:
     nan = float("nan")
     source = pa.table(
-        {"x": [1.0, None, nan, 2.0, None], "y": [1, 2, 3, 4, 5], "z": [[1], [2], None, [4], [5]]}
+        {"x": [1.0, None, nan, 2.0, None], "y": [1, 2, 3, 4, 5], "z": [[1.0], [nan], None, [None], [5.0]]}
     )
     release = pa.table({"x": [1.0, None, nan, None, 3.0], "y": [1.0, 2.0, 3.5, 4.0, 5.0], "z": source["z"]})
     found = compared(source, release, Wanted(True, 5, True, None, None))
     assert [field["changed"] for field in found["fields"]] == [2, 1, 0]
     assert [row["row"] for row in found["rows"]] == [2, 3, 4]
-    assert found["rows"][1] == {"row": 3, "before": ["2.0", "4", "[4]"], "after": [None, "4.0", "[4]"]}
+    assert found["rows"][1] == {"row": 3, "before": ["2.0", "4", "[None]"], "after": [None, "4.0", "[None]"]}
 
 
 @pytest.mark.parametrize(
@@ -135,6 +135,18 @@ def test_decimals_that_arrow_cannot_compare_are_profiled_and_compared(kind: pa.D
     assert (profile["nulls"], profile["distinct"], profile["largest_count"]) == (1, 2, 2)
     found = compared(source, release, Wanted(True, 5, True, "x", "x"))
     assert [field["changed"] for field in found["fields"]] == [2]
+
+
+def test_extension_types_over_lists_are_compared() -> None:
+    """Geometries and tensors failed with 500."""
+    kind = pa.fixed_shape_tensor(pa.int32(), [2])
+    source, release = (
+        pa.table({"x": pa.ExtensionArray.from_storage(kind, pa.array(rows, kind.storage_type))})
+        for rows in ([[1, 2], None], [[1, 2], [3, 4]])
+    )
+    found = compared(source, release, Wanted(True, 5, True, None, None))
+    assert [field["changed"] for field in found["fields"]] == [1]
+    assert found["categories"] == []
 
 
 def test_a_cross_table_counts_pairs_with_nulls() -> None:

@@ -41,14 +41,15 @@ class Processes:
         self.cluster = Cluster(f"tcp://127.0.0.1:{self.port}")
         self._scheduler: subprocess.Popen[bytes]
         self.start_scheduler()
-        settings = {
+        self.environment = os.environ | {
             "ROWVEIL_ENGINE": "dask",
             "ROWVEIL_SCHEDULER_ADDRESS": self.cluster.address,
             "ROWVEIL_SCHEDULER_INSECURE": "true",
             "ROWVEIL_HOME": str(home),
             "ROWVEIL_WORKERS": "2",
         }
-        self.worker = start_worker(os.environ | settings)
+        """Variables of a worker of the cluster."""
+        self.worker = start_worker(self.environment)
 
     def start_scheduler(self) -> None:
         """Start a scheduler at the cluster's address."""

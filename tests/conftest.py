@@ -266,9 +266,11 @@ def settings_of_kind(kind: str, request: pytest.FixtureRequest) -> dict[str, str
 
 
 def new_address(kind: str, request: pytest.FixtureRequest) -> str | None:
-    """The address of a new database; None for that which a service makes below its home."""
+    """The address of a new database, dropped after the test or fixture; None for one below the home."""
     request.getfixturevalue("new_tables")
     if kind == "sqlite":
         return None
     server: Postgres = request.getfixturevalue("postgres")
-    return server.new_database()
+    address = server.new_database()
+    request.addfinalizer(lambda: server.drop(address))
+    return address

@@ -17,6 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import psycopg
@@ -24,26 +25,43 @@ import psycopg
 _PATIENCE = 60.0
 _LOOK_SECONDS = 0.02
 _DEFAULTS: Mapping[str, str] = MappingProxyType({})
+_SHORT = Path("/tmp")  # noqa: S108 - the folder of a server's own folder: a socket's path is short
+_MEMORY = Path("/dev/shm")  # noqa: S108 - the same in memory
+_ROOM = 2**30
+"""Free bytes of memory from which a server's data is there: each new database is 300 new files."""
 _NOBODY: dict[str, Any] = {"user": "nobody", "group": "nogroup", "extra_groups": []}
 
 
 class Postgres:
     """A server and its databases."""
 
-    def __init__(self, folder: Path, durable: bool, options: Mapping[str, str]) -> None:
-        """Make the files; ``folder``: short, since a socket's path is; ``durable``: flush each commit."""
+    def __init__(self, folder: Path, data: Path, durable: bool, options: Mapping[str, str]) -> None:
+        """Make the files.
+
+        ``folder``: of the socket, short, since a socket's path is; ``data``: of the databases;
+        ``durable``: flush each commit.
+        """
         self._folder = folder
+        self._data = data
         # fsync off: what a killed process gave to the system is not lost, only what a lost machine had.
-        self._options = {"fsync": "on" if durable else "off", "max_connections": "200", **options}
+        # Autovacuum off: it starts a process in each database again and again.
+        self._options = {
+            "fsync": "on" if durable else "off",
+            "max_connections": "200",
+            "max_wal_size": "128MB",
+            "autovacuum": "off",
+            **options,
+        }
         # PostgreSQL refuses to run as root.
         self._owner = _NOBODY if os.geteuid() == 0 else {}
         if self._owner:
-            shutil.chown(folder, _NOBODY["user"], _NOBODY["group"])
+            for own in (folder, data):
+                shutil.chown(own, _NOBODY["user"], _NOBODY["group"])
         self._programs = _programs(folder, anybody=bool(self._owner))
         self._process: subprocess.Popen[bytes] | None = None
         self._owners: set[str] = set()
         self._migrated: str | None = None
-        initdb = [self._program("initdb"), "-D", str(folder / "data"), "-U", "postgres", "-E", "UTF8"]
+        initdb = [self._program("initdb"), "-D", str(data), "-U", "postgres", "-E", "UTF8"]
         subprocess.run(
             [*initdb, "--locale=C", "--auth=trust", "--no-sync"],
             check=True,
@@ -59,7 +77,7 @@ class Postgres:
         for name, value in self._options.items():
             options += ["-c", f"{name}={value}"]
         self._process = subprocess.Popen(
-            [self._program("postgres"), "-D", str(self._folder / "data"), *options],
+            [self._program("postgres"), "-D", str(self._data), *options],
             stderr=log,
             stdout=log,
             cwd=self._folder,
@@ -116,7 +134,7 @@ class Postgres:
     def become_standby(self) -> None:
         """Start it again as a standby: it takes no writes until it is promoted."""
         self.stop()
-        mark = self._folder / "data" / "standby.signal"
+        mark = self._data / "standby.signal"
         mark.touch()
         if self._owner:
             shutil.chown(mark, _NOBODY["user"], _NOBODY["group"])
@@ -150,11 +168,16 @@ class Postgres:
 
     def _created(self, options: str = "") -> str:
         name = f"rowveil_{uuid4().hex[:12]}"
-        self.do(f"CREATE DATABASE {name} {options}")
+        # Copies files: by default each page of a copy is logged.
+        self.do(f"CREATE DATABASE {name} {options} STRATEGY FILE_COPY")
         return name
 
     def _address(self, name: str) -> str:
         return f"postgresql://postgres@/{name}?host={self._folder}"
+
+    def drop(self, address: str) -> None:
+        """Delete a database, which nobody uses any more."""
+        self.do(f"DROP DATABASE {urlsplit(address).path[1:]} WITH (FORCE)")
 
     def new_database_with_password(self, owner: str, password: str) -> str:
         """The address of an empty database of an owner from whom the server wants the password."""
@@ -163,7 +186,7 @@ class Postgres:
         self.do(f"{verb} ROLE {owner} LOGIN PASSWORD '{password}'")
         self._owners.add(owner)
         self.do(f"CREATE DATABASE {name} OWNER {owner}")
-        rules = self._folder / "data" / "pg_hba.conf"
+        rules = self._data / "pg_hba.conf"
         rules.write_text(f"local {name} {owner} scram-sha-256\n{rules.read_text()}")
         self.do("SELECT pg_reload_conf()")
         return f"postgresql://{owner}@/{name}?host={self._folder}"
@@ -182,16 +205,21 @@ def running_postgres(durable: bool = False, options: Mapping[str, str] = _DEFAUL
 
     ``options``: parameters of its configuration.
     """
-    folder = Path(tempfile.mkdtemp(prefix="rv-pg-", dir="/tmp"))  # a socket's path is short
-    try:
-        server = Postgres(folder, durable, options)
+    in_memory = not durable and _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > _ROOM
+    with _folder(_SHORT) as folder, _folder(_MEMORY if in_memory else _SHORT) as data:
+        server = Postgres(folder, data, durable, options)
         server.start()
         try:
             yield server
         finally:
             server.stop()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _folder(parent: Path) -> Iterator[Path]:
+    """Make a folder for as long as a block lasts."""
+    with tempfile.TemporaryDirectory(prefix="rv-pg-", dir=parent, ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
 
 
 def _lives(process: int) -> bool:

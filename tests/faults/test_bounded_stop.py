@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.faults.replicas import Replica, children_of, until
+from tests.faults.running import parent_of
 from tests.faults.test_upgrade import submit
 from tests.postgres import running_postgres
-from tests.preloaded.processes import fork_servers
 
 pytestmark = pytest.mark.faults
 
@@ -46,14 +46,14 @@ def test_a_stop_that_cannot_end_is_ended(tmp_path: Path, frozen: str) -> None:
     with contextlib.ExitStack() as after:
         server = after.enter_context(running_postgres())
         replica = after.enter_context(running(tmp_path / "home", server.new_database()))
-        (fork_server,) = fork_servers(replica.pid, replica.environment)
+        until("its worker is found", lambda: len(replica.workers()) == 1)  # one list may lack a process
         (worker,) = replica.workers()
         stop(worker, after)  # one job runs for ever, the other is queued
         jobs = submit(replica, 2)
         if frozen == "database":
             server.freeze()
         else:
-            stop(fork_server, after)
+            stop(parent_of(worker), after)
         replica.end(signal.SIGTERM)
         assert "the stop has not ended within 20 s" in replica.log.read_text()
         server.thaw()

@@ -157,7 +157,7 @@ _CLUSTER_WORKER_MODULES = ("app.__main__", "app.engine.fork_server", "app.server
 def _import_fork_server() -> None:
     from app.engine.fork_server import _FIRST, worker_modules
 
-    for module in (_FIRST, *worker_modules()):
+    for module in (_FIRST, *worker_modules(), *_LEARNERS):
         importlib.import_module(module)
 
 
@@ -171,7 +171,10 @@ def _import_commands() -> None:
         importlib.import_module(module)
 
 
-_COMMAND_MODULES = ("app.cli.commands", "app.cli.admin", "app.worker.preload")
+_LEARNERS = ("sklearn.cluster", "sklearn.ensemble")
+"""Modules that a worker or a command would import for its first full report or attacks, in a second."""
+
+_COMMAND_MODULES = ("app.cli.commands", "app.cli.admin", "app.worker.preload", *_LEARNERS)
 
 
 def _import_kernels() -> None:

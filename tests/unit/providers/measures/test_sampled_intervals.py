@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from scipy.stats import binom
 
 from providers.measures.assessment import MeasureOptions, Release, assess
 from providers.measures.shared.comparison import Comparison
@@ -102,6 +103,14 @@ def test_intervals_cover_what_they_promise() -> None:
         missed["p05"] += not low["low"] <= -math.log(0.95) <= low["high"]
         missed["jackknife"] += not jackknife["low"] <= 1 <= jackknife["high"]
     assert all(6 <= count <= 36 for count in missed.values()), missed
+
+
+@pytest.mark.parametrize("share", [0.05, 0.25, 0.5, 0.75])
+def test_the_ends_of_a_quantile_have_binomial_ranks(share: float) -> None:
+    for rows in (*range(1, 200), 1000, 4177):
+        low, high = binom.ppf([0.025, 0.975], rows, share)
+        found = quantile_interval(np.arange(float(rows)), share)
+        assert found == {"low": max(low - 1, 0), "high": min(high, rows - 1)}
 
 
 def test_the_interval_of_a_sampled_clustering_error_covers_other_samples() -> None:

@@ -315,7 +315,7 @@ def _of_comparison(frontier: Mapping[str, Any], thresholds: Thresholds) -> Headl
     figure = FIGURES.get(str(frontier["risk"]))
     baseline = axis.get("baseline")
     said = _range_of_utility(frontier, best)
-    if not best or figure is None or baseline is None or (figure.goal == "low" and baseline >= 1):
+    if not best or figure is None or baseline is None:
         return Headline("unknown", [NO_FIGURE_OF_RISK, said, ACTIONS["compared"]])
     least = min(best, key=lambda point: point["risk"] if figure.goal == "low" else -point["risk"])
     value, chance = float(least["risk"]), float(baseline)

@@ -117,8 +117,9 @@ How to read the measures:
 - Their standard errors (`..._error`) are linearised: those of a sample of primary sampling units drawn
   with replacement within strata ([decision 40](decisions/0040-survey-weights.md)). Name the strata in
   `stratum_field` and the units in `cluster_field`, such as whole households; otherwise each person of
-  `unit_field`, or else each row, is a unit of one stratum, and the errors of a clustered sample are too small. `change_in_errors` is a change
-  in standard errors of the source: below 1 it is smaller than the sampling error.
+  `unit_field`, or else each row, is a unit of one stratum, and the errors of a clustered sample are too
+  small. `change_in_errors` is a change in standard errors of the source: below 1 it is smaller than the
+  sampling error.
 - The total of the weight's own field in `domain_totals` is the estimated number of persons. A missing
   number adds nothing to a total. Domains of few rows are added up as `(others)`; `withheld` counts the
   totals that are not shown, because they, or their change, would show the number of a few rows.

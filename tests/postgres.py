@@ -176,8 +176,9 @@ class Postgres:
         return f"postgresql://postgres@/{name}?host={self._folder}"
 
     def drop(self, address: str) -> None:
-        """Delete a database, which nobody uses any more."""
-        self.do(f"DROP DATABASE {urlsplit(address).path[1:]} WITH (FORCE)")
+        """Delete a database, which nobody uses any more, unless the server has ended."""
+        if self._process is not None and self._process.poll() is None:
+            self.do(f"DROP DATABASE {urlsplit(address).path[1:]} WITH (FORCE)")
 
     def new_database_with_password(self, owner: str, password: str) -> str:
         """The address of an empty database of an owner from whom the server wants the password."""

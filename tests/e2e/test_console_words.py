@@ -117,9 +117,7 @@ def test_what_to_do_about_a_high_risk_has_words(
     job = client.post(f"/v1/services/{service}", json=call).raise_for_status().json()["id"]
     tab.open(f"jobs/{job}")
     headline = tab.page.get_by_role("region", name="In three sentences")
-    larger = (
-        "make the groups larger (“Block size” (p))" if service == "DDSWAP" else "To lower the risk, raise “"
-    )
+    larger = "make the groups larger (“Block size”)" if service == "DDSWAP" else "To lower the risk, raise “"
     expect(headline).to_contain_text(larger)
     assert raw(tab) == []
     body = {"job": job, "source": {"buffer": table}, "known": known, "secret": ["savings"], "advice": True}

@@ -48,8 +48,9 @@ How to read the measures:
   than 95 % of the numbers are in one of floor(n^(1/3)) bins of equal width, and no single value is as
   frequent. The first is tested for `delta_rho.mean` and `sd`, `association`, `il2`, `il3`, `r_squared`,
   `weighted_correlations` and `weighted_regression` in both tables, and for the target of `prediction`; the
-  second for `total_correlation` in both tables, and for `clustering_error`, `pscr`, `dcr` and
-  `record_linkage` in the source, whose range scales their distances. All other rows together contribute at
+  second for `total_correlation` in both tables, and for `clustering_error`, `pscr` and `dcr` in the source,
+  whose range scales their distances; `record_linkage` also searches by ranks then, and has `by_ranks` if that
+  finds more rows. All other rows together contribute at
   most sqrt(1 - s) to a correlation, s the share of the few in the squares. Read `delta_rho.ranks` then, of a
   risk `interval_sd.robust`, or bound the extreme values (top coding) before the run and measure again.
 - `distortion` covers all measured fields of numbers, changed or not, so that services can be compared.

@@ -345,7 +345,11 @@ class RecordLinkage(MeasureFigure):
 
     value: LinkageRate
     unit: str | SkipJsonSchema[None] = None
-    """Present if the run has `unit_id`: any row of the same unit counts as the person's row."""
+    """Present with `unit_field`, or if the run has `unit_id`: any row of the same unit counts as the person's
+    row."""
+    by_ranks: bool | SkipJsonSchema[None] = None
+    """true: more rows are found by the ranks of numbers in the source than by the numbers, since extreme
+    values stretch the range of a field."""
     all_known: AllKnownFields | SkipJsonSchema[None] = None
     """Present if an intruder finds more rows by `fields`, without the known fields that the release has
     changed most, than by all of them."""

@@ -124,6 +124,12 @@ def caution(measure: Measure, comparison: Comparison, fields: Sequence[str]) -> 
     return f"{said} Read {extremes.instead}, or bound the extreme values and measure again."
 
 
+def has_stretched_range(comparison: Comparison, name: str) -> bool:
+    """Whether a field has numbers whose range is stretched in the source; see `range_is_stretched`."""
+    is_number = comparison.columns[name].kind != "category"
+    return is_number and _holds(comparison, Extremes("range"), name, "source", weighted=False)
+
+
 def _holds(comparison: Comparison, extremes: Extremes, name: str, side: Side, weighted: bool) -> bool:
     key = (extremes.criterion, name, side, weighted)
     if key not in comparison.extremes:

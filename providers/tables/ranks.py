@@ -34,3 +34,17 @@ def doubled_ranks(numbers: Float64Array) -> Int32Array | Int64Array:
     # ranks first + 1 to last + 1 of equal numbers: their mean, doubled, is first + last + 2
     found[order[:present]] = np.repeat(bounds[:-1] + bounds[1:] + 1, np.diff(bounds))
     return found
+
+
+def ranks_among(numbers: Float64Array, others: Float64Array) -> Float64Array:
+    """Rank that each number has, or would have, among other numbers; shape (rows,).
+
+    The number of smaller ones and half of the number of equal ones; NaN where the number is missing (NaN).
+
+    Notes
+    -----
+    O(n log n).
+    """
+    ordered = np.sort(others[~np.isnan(others)])
+    sides = np.searchsorted(ordered, numbers, "left"), np.searchsorted(ordered, numbers, "right")
+    return np.where(np.isnan(numbers), np.nan, (sides[0] + sides[1]) / 2)

@@ -22,6 +22,7 @@ from providers.neighbours.points import Points, encode
 from providers.tables.columns import combined
 from providers.tables.equality import equality_codes
 from providers.tables.numbers import float_values
+from tests.naive import ranks
 
 Matrix = npt.NDArray[np.float64]
 
@@ -66,16 +67,30 @@ def linked_share(before: Matrix, after: Matrix, unit_of_row: Sequence[int]) -> f
 def linked_by_best_fields(
     before: Matrix, after: Matrix, unit_of_row: Sequence[int]
 ) -> tuple[float, list[int]]:
-    """Greatest `linked_share` of the intruders who leave out what differs in many rows, and their columns."""
+    """Greatest share of the intruders who leave out what differs in many rows, and their columns."""
     changed = (before != after).mean(axis=0)
-    best = (linked_share(before, after, unit_of_row), list(range(before.shape[1])))
+    all_columns = list(range(before.shape[1]))
+    best = (linked_by_columns(before, after, unit_of_row), all_columns)
     for most in (0.5, 0.05, 0.0):
         columns = [column for column, share in enumerate(changed) if share <= most]
         if columns:
-            share = linked_share(before[:, columns], after[:, columns], unit_of_row)
+            share = linked_by_columns(before[:, columns], after[:, columns], unit_of_row)
             if share > best[0]:
                 best = (share, columns)
     return best
+
+
+def linked_by_columns(before: Matrix, after: Matrix, unit_of_row: Sequence[int]) -> float:
+    """Greater `linked_share` by numbers and, if the range of a column is stretched, by ranks before."""
+    by_numbers = linked_share(before, after, unit_of_row)
+    if not any(ranks.range_is_stretched(column.tolist()) for column in before.T):
+        return by_numbers
+    ranked = [
+        np.array([[ranks.rank(column.tolist(), number) for number in side] for side in (column, moved)])
+        for column, moved in zip(before.T, after.T, strict=True)
+    ]
+    before_ranks, after_ranks = np.array(ranked).transpose(1, 2, 0)
+    return max(by_numbers, linked_share(before_ranks, after_ranks, unit_of_row))
 
 
 def dcr(source: Points, destination: Points) -> dict[str, float]:

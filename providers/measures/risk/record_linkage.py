@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from providers.arrays import Float64Array
+from providers.measures.extremes import has_stretched_range
 from providers.measures.shared.comparison import Comparison
 from providers.measures.shared.finding import Finding, NotApplicable
 from providers.measures.shared.measure import Measure, Part
-from providers.measures.shared.record_distance import COST, SCALED_BY_RANGE, chances_of_link
+from providers.measures.shared.record_distance import COST, chances_of_link
 from providers.measures.shared.repeats import Interval, interval_of_rows, share_interval
 from providers.neighbours.closest_record import Units, closest, units_of
 
@@ -23,6 +24,8 @@ class _Search:
     """Search of an intruder by some of the known fields."""
 
     used: list[str]
+    by_ranks: bool
+    """Whether numbers are compared by their ranks in the source, in place of by their share of its range."""
     chances: Float64Array
     """Chance of each row of the sample to be found; shape (rows,)."""
 
@@ -48,13 +51,16 @@ def _find(comparison: Comparison) -> Finding:
         raise NotApplicable("none of the known fields can be compared")
     units = _units(comparison)
     found = [
-        _Search(used, chances_of_link(closest(*comparison.points(used), units=units)))
+        _Search(used, by_ranks, chances_of_link(closest(*comparison.points(used, by_ranks), units=units)))
         for used in _used_fields(comparison, known)
+        for by_ranks in ([False, True] if _any_stretched(comparison, used) else [False])
     ]
     best = max(found, key=lambda each: each.rate)  # of equal rates that with more fields
     notes = comparison.unit_note
+    if best.by_ranks:
+        notes["by_ranks"] = True
     if best.used != known:
-        notes["all_known"] = {"fields": known, "rate": found[0].rate}
+        notes["all_known"] = {"fields": known, "rate": max(each.rate for each in found if each.used == known)}
     rows = comparison.sample.size
     if rows is not None:
         notes["interval"] = {"rate": _interval(best, units, comparison)}
@@ -83,6 +89,11 @@ def _used_fields(comparison: Comparison, known: list[str]) -> list[list[str]]:
     return found
 
 
+def _any_stretched(comparison: Comparison, used: list[str]) -> bool:
+    """Whether an extreme value hides the differences between the other numbers of a used field."""
+    return any(has_stretched_range(comparison, name) for name in used)
+
+
 def _units(comparison: Comparison) -> Units | None:
     """Return the units of the sample's rows; None without units."""
     of_row = comparison.units["source"]
@@ -99,12 +110,12 @@ MEASURE = Measure(
     goal="low",
     range="0 to 1",
     formula="PSCR on known fields alone: mean over i of [d(x_i, y_i) = m_i] / t_i, on all known fields or on "
-    "those that differ in at most 50 %, 5 % or 0 % of the rows, whichever is most; with units, each row of "
-    "i's unit is its own; chance: 1 / n, with units the sum of their squared sizes / n^2",
+    "those that differ in at most 50 %, 5 % or 0 % of the rows, whichever is most; if extreme values "
+    "stretch the range of a field, also with ranks in place of numbers; with units, each row of i's unit is "
+    "its own; chance: 1 / n, with units the sum of their squared sizes / n^2",
     source="Perry, Matloff and Tendick 2024, 9.1.3",
     cost=COST,
     find=_find,
-    extremes=SCALED_BY_RANGE,
     parts=(Part("rate", guessing=True, share_of_rows=True),),
     needs=("known_fields", "key_fields"),
     words={"rate": "re-identified", "chance": "by chance alone"},

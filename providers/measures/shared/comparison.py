@@ -24,7 +24,7 @@ from providers.neighbours.points import Points, encode
 from providers.params import Params
 from providers.progress import Progress, no_progress
 from providers.randomness.chacha20 import Stream
-from providers.tables.ranks import MISSING, doubled_ranks
+from providers.tables.ranks import MISSING, doubled_ranks, ranks_among
 from providers.tables.units import unit_codes, unit_of_params
 
 BLOCK_ROWS = 1 << 15
@@ -306,11 +306,18 @@ class Comparison:
             before[:, column], after[:, column] = source, destination
         return before, after
 
-    def points(self, fields: Sequence[str]) -> tuple[Points, Points]:
+    def points(self, fields: Sequence[str], by_ranks: bool = False) -> tuple[Points, Points]:
         """Encode the sample as points of one space, scaled by the ranges of the whole source.
 
         A missing number becomes the median of the whole source and sets a flag; a missing category is a
         category.
+
+        Parameters
+        ----------
+        fields : sequence of str
+        by_ranks : bool
+            Whether each number is its rank among those of the whole source, so that one extreme value does
+            not make all others equal.
         """
         sample = self.sample
         columns: dict[str, pa.Array] = {}
@@ -320,16 +327,24 @@ class Comparison:
                 codes = column.codes("source")[sample.source], column.codes("destination")[sample.destination]
                 columns[name] = pa.array(np.concatenate(codes))
             else:
-                columns[name] = pa.array(np.concatenate(self.sampled_numbers(name)))
+                numbers = np.concatenate(self.sampled_numbers(name))
+                columns[name] = pa.array(self._ranks(name, numbers) if by_ranks else numbers)
         categorical = [name for name in fields if self.columns[name].kind == "category"]
         count = len(sample.source)
-        both = encode(pa.table(columns), list(fields), categorical, fitted_on=self._source_numbers)
+        fitted_on = self._source_ranks if by_ranks else self._source_numbers
+        both = encode(pa.table(columns), list(fields), categorical, fitted_on=fitted_on)
         if not np.isfinite(both.numbers).all():
             raise NotApplicable("numbers are too far from the source's range for a distance")
         return both.slice(0, count), both.slice(count, 2 * count)
 
     def _source_numbers(self, name: str) -> Float64Array:
         return self.columns[name].numbers("source")
+
+    def _source_ranks(self, name: str) -> Float64Array:
+        return self._ranks(name, self._source_numbers(name))
+
+    def _ranks(self, name: str, numbers: Float64Array) -> Float64Array:
+        return ranks_among(numbers, self._source_numbers(name))
 
     @cached_property
     def closest(self) -> Closest:

@@ -119,6 +119,22 @@ def test_who_knows_a_swapped_field_in_addition_finds_no_fewer_rows() -> None:
     assert alone["value"]["rate"] < 0.05
 
 
+@pytest.mark.parametrize("extreme", [None, 1e9, -1e9])
+def test_an_extreme_value_does_not_hide_the_numbers_of_others(extreme: float | None) -> None:
+    """It makes all other numbers of its field equal in a distance that the range scales, not their ranks."""
+    before = NUMBERS.copy()
+    before[0, 1] = extreme or before[0, 1]
+    after = before + RANDOM.normal(size=before.shape) * [0.5, 0.001, 0.5]
+    after[0, 1] = before[0, 1]
+    found = linkage(before, after, "abc")
+    rate, columns = linked_by_best_fields(before, after, range(300))
+    assert found["value"]["rate"] == pytest.approx(rate)
+    assert found["fields"] == ["abc"[column] for column in columns]
+    assert found.get("by_ranks") == (None if extreme is None else True)
+    assert found["value"]["rate"] > 0.3
+    assert (linked_share(before, after, range(300)) < 0.2) == (extreme is not None)
+
+
 def test_a_person_is_found_by_any_of_the_rows() -> None:
     """A person in thirty equal rows is found with certainty, and a sample's interval counts persons."""
     persons = np.repeat(RANDOM.permutation(5_000)[:10].astype(float), 30)[:, None]

@@ -4,7 +4,7 @@ References
 ----------
 Gower 1971, A general coefficient of similarity and some of its properties, Biometrics 27, 857-871,
 doi:10.2307/2528823: each field adds the difference of numbers relative to their range, or 1 if categories
-differ.
+differ. If extreme values stretch the range, numbers are ranks (`AttackTables.encode`).
 """
 
 import numpy as np

@@ -13,6 +13,7 @@ import pyarrow as pa
 from providers.arrays import BoolArray, Float64Array, IndexArray, Int32Array, Int64Array
 from providers.attacks.options import AttackOptions
 from providers.attacks.units import row_of_each
+from providers.measures.extremes import range_is_stretched
 from providers.measures.shared.columns import (
     Column,
     as_common,
@@ -26,6 +27,7 @@ from providers.measures.shared.roles import role_of
 from providers.measures.shared.sampling import sample_rows
 from providers.progress import Progress, no_progress
 from providers.randomness.chacha20 import Stream
+from providers.tables.ranks import ranks_among
 from providers.tables.units import unit_codes, unit_field
 
 Rows = Literal["source", "release", "control"]
@@ -61,7 +63,7 @@ class Encoded:
     """Rows as points for Gower's distance."""
 
     numbers: Float64Array
-    """Numbers divided by the field's range in all tables, NaN if missing; shape (fields of numbers, rows)."""
+    """Numbers as shares of the field's range, NaN if missing; shape (fields of numbers, rows)."""
     codes: Int32Array
     """Codes of categories, the same in all tables; shape (fields of categories, rows)."""
 
@@ -299,8 +301,9 @@ class AttackTables:
     def encode(self, fields: Sequence[str], rows: Rows) -> Encoded:
         """Encode all rows of a table for Gower's distance on these fields.
 
-        Numbers are divided by their range over all tables, so that a difference is at most 1; numbers that
-        are all equal count nothing.
+        A number is its share of the field's range over all tables, so that a difference is at most 1; numbers
+        that are all equal count nothing. If extreme values stretch that range, it is the rank among all
+        tables: else one value would make all others equal.
         """
         count = {"source": self.source, "release": self.release, "control": self.control}[rows]
         length = 0 if count is None else count.num_rows
@@ -308,20 +311,22 @@ class AttackTables:
         categorical = [name for name in fields if not self.is_number(name)]
         numbers, codes = np.empty((len(numeric), length)), np.empty((len(categorical), length), np.int32)
         for index, name in enumerate(numeric):
-            low, high = self._bounds(name)
-            span = high / 2 - low / 2  # halves: the difference of two huge numbers may overflow
-            numbers[index] = (self.numbers(name, rows) / 2 - low / 2) / (span if span > 0 else 1.0)
+            numbers[index] = self._share_of_range(name, rows)
         for index, name in enumerate(categorical):
             codes[index] = self.codes(name, rows)
         return Encoded(numbers, codes)
 
-    def _bounds(self, name: str) -> tuple[float, float]:
-        sides = [self.columns[name].numbers("source"), self.columns[name].numbers("destination")]
-        found = [side[~np.isnan(side)] for side in sides]
-        found = [side for side in found if len(side)]
-        if not found:
-            return 0.0, 0.0
-        return float(min(side.min() for side in found)), float(max(side.max() for side in found))
+    def _share_of_range(self, name: str, rows: Rows) -> Float64Array:
+        found, column = self.numbers(name, rows), self.columns[name]
+        numbers = np.concatenate([column.numbers("source"), column.numbers("destination")])
+        numbers = numbers[~np.isnan(numbers)]
+        if not len(numbers):
+            return found
+        if range_is_stretched(numbers):
+            return ranks_among(found, numbers) / len(numbers)
+        low, high = float(numbers.min()), float(numbers.max())
+        span = high / 2 - low / 2  # halves: the difference of two huge numbers may overflow
+        return (found / 2 - low / 2) / (span if span > 0 else 1.0)
 
 
 def _joined(source: pa.ChunkedArray, control: pa.ChunkedArray) -> pa.ChunkedArray:

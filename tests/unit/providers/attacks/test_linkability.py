@@ -14,6 +14,7 @@ from providers.attacks.tables import AttackTables, MethodUsed
 from providers.attacks.thresholds import Thresholds
 from providers.attacks.verdict import judge
 from tests.naive import attacks as naive
+from tests.naive import ranks
 from tests.unit.providers.attacks.tables import SEED, attacked, people, result_of
 
 KNOWN = ("age", "school", "town", "height")
@@ -50,6 +51,30 @@ def test_nearest_rows_are_those_of_the_twin(fields: tuple[str, ...], k: int) -> 
                 break
             assert equal <= rest
             rest -= equal
+
+
+def test_an_extreme_value_does_not_hide_the_numbers_of_others() -> None:
+    """It stretches the range, by which differences are divided: ranks are compared instead."""
+    source, release = people(60, 1), people(200, 2)
+    heights = [1e9, *source.column("height").to_pylist()[1:]]
+    place = source.schema.get_field_index("height")
+    source = source.set_column(place, "height", pa.array(heights, source.schema.field("height").type))
+    tables = AttackTables(
+        source, release, None, AttackOptions(), method=None, aligned=False, stream=attacks_stream(SEED)
+    )
+    fields = ("height", "school")
+    queries, candidates = (tables.encode(fields, rows) for rows in ("source", "release"))
+    found = nearest_rows(queries, candidates, 1, Ties(200, 60, tables.stream, "test"))[:, 0]
+    everyone = [height for height in heights + release.column("height").to_pylist() if height is not None]
+    ranked = [
+        [
+            (None if height is None else ranks.rank(everyone, height), school)
+            for height, school in zip(table["height"].to_pylist(), table["school"].to_pylist(), strict=True)
+        ]
+        for table in (source, release)
+    ]
+    for query, chosen in zip(ranked[0], found.tolist(), strict=True):
+        assert chosen in naive.nearest(query, ranked[1], [len(everyone), None])[0]
 
 
 def test_attacks_succeed_where_the_twin_says() -> None:

@@ -49,6 +49,9 @@ _LONGEST_HEADER = 1 << 24
 _DELIMITERS = {",": "','", ";": "';'", "\t": "'tab'", "|": "'|'"}
 """Common delimiters, as a message names them."""
 
+_SEPARATOR_LINE = re.compile(r'"?sep=.?"?\s*', re.IGNORECASE)
+"""First line by which spreadsheet programs learn the delimiter."""
+
 _UTF_16 = "the CSV is UTF-16; state it as 'encoding', or save the CSV as UTF-8"
 
 _OTHER_FORMATS = {
@@ -56,6 +59,7 @@ _OTHER_FORMATS = {
         "the body is gzip data; send it with the header 'Content-Encoding: gzip', or name the file .csv.gz"
     ),
     b"PK\x03\x04": "the body is a ZIP file or a workbook such as .xlsx; save the sheet as CSV (UTF-8)",
+    b"\xd0\xcf\x11\xe0": "the body is a workbook such as .xls; save the sheet as CSV (UTF-8)",
     b"PAR1": (
         "the body is a Parquet file; send it as application/vnd.apache.parquet, or name the file .parquet"
     ),
@@ -120,6 +124,11 @@ class _Text:
             return [f"column_{number}" for number in range(1, len(names) + 1)], True
         if not names:
             raise FormatError("the CSV lacks its header; the first line names the fields")
+        if _SEPARATOR_LINE.fullmatch(header[0]):
+            raise FormatError(
+                "the first line of the CSV states the delimiter for a spreadsheet program; remove the line, "
+                "and state the delimiter as 'delimiter'"
+            )
         refuse_nul(names)
         _refuse_other_delimiter("".join(header), self.dialect.delimiter)
         return checked_names(names), has_rows

@@ -177,7 +177,7 @@ def _differ(one: pa.Array, other: pa.Array) -> np.ndarray:
     if pa.types.is_nested(one.type) or pa.types.is_interval(one.type):
         one, other = canonical_array(one), canonical_array(other)
         if one.type == other.type:
-            codes = equality_codes(pa.concat_arrays([one, other]))
+            codes = equality_codes(joined_arrays([one, other]))
             return np.asarray(codes[: len(one)] != codes[len(one) :])
         pairs = zip(one.to_pylist(), other.to_pylist(), strict=True)
         return np.array([before != after for before, after in pairs], np.bool_)

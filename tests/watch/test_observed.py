@@ -14,7 +14,9 @@ import orjson
 from prometheus_client.parser import text_string_to_metric_families
 
 from app.api.middleware.request_log import REQUEST_ID_HEADER
+from app.api.request_budget import POLICY as REQUEST_MEMORY
 from app.job_kinds import ATTACKS, FRONTIER, MEASURES
+from app.jobs.fairness.open_requests import POLICY as OPEN_REQUESTS
 from app.jobs.job_metrics import CODES
 from app.jobs.maintenance.certificates import CERTIFICATES
 from app.jobs.requests import PRIORITIES
@@ -260,7 +262,7 @@ def test_no_label_grows_with_what_callers_send(watched: WatchedService) -> None:
         "state": set(State),
         "code": {*CODES, "none", "other"},
         "priority": set(PRIORITIES),
-        "limit": {"jobs", "rows", "bytes", "buffer_bytes", "requests"},
+        "limit": {"jobs", "rows", "bytes", "buffer_bytes", "requests", OPEN_REQUESTS, REQUEST_MEMORY},
         "result": {"delivered", "refused", "gone", "given_up", "altered", "retried", *UPLOAD_RESULTS},
         "reason": {*AUTHENTICATION_FAILURES, *REASONS},
         "pool": {"connections", "workers"},

@@ -13,7 +13,6 @@ import pyarrow as pa
 from providers.arrays import BoolArray, Float64Array, IndexArray, Int32Array, Int64Array
 from providers.attacks.options import AttackOptions
 from providers.attacks.units import row_of_each
-from providers.measures.extremes import range_is_stretched
 from providers.measures.shared.columns import (
     Column,
     as_common,
@@ -22,6 +21,7 @@ from providers.measures.shared.columns import (
     not_measurable,
     plain_column,
 )
+from providers.measures.shared.entropy import range_is_stretched
 from providers.measures.shared.finding import NotApplicable
 from providers.measures.shared.roles import role_of
 from providers.measures.shared.sampling import sample_rows

@@ -13,12 +13,9 @@ import numpy as np
 from providers.arrays import Float64Array
 from providers.measures.shared.columns import Side
 from providers.measures.shared.comparison import Comparison
-from providers.measures.shared.entropy import bin_count, equal_width_bins
+from providers.measures.shared.entropy import MOST_IN_ONE_BIN, range_is_stretched
 from providers.measures.shared.measure import Extremes, Measure
 from providers.measures.shared.weights import survey_weights, weight_field
-
-_ONE_BIN = 0.95
-"""Share of a field's numbers in one bin of equal width above which its range is stretched."""
 
 _FEW, _ROWS_OF_ONE = 4, 100
 """Most rows that are a few, and rows of the table for each of them."""
@@ -59,32 +56,6 @@ def few_rows_decide(numbers: Float64Array, weights: Float64Array | None = None) 
         return bool(np.partition(squares, len(squares) - few)[-few:].sum() > half)
 
 
-def range_is_stretched(numbers: Float64Array) -> bool:
-    """Whether over 95 % of the numbers share a bin of equal width over their range, and are not all equal.
-
-    Not if the field has one value in over 95 % of the rows: its range hides no difference between them.
-
-    Parameters
-    ----------
-    numbers : ndarray of float64, shape (rows,)
-        NaN where missing.
-
-    Notes
-    -----
-    The bins are those of `total_correlation`. O(n).
-    """
-    values = numbers[~np.isnan(numbers)]
-    bins = bin_count(len(numbers))
-    if bins < 2 or not len(values):
-        return False
-    found = equal_width_bins(values, float(values.min()), float(values.max()), bins)
-    counts = np.bincount(found)
-    inside = values[found == counts.argmax()]
-    most = _ONE_BIN * len(values)
-    # a value that over 95 % of the rows have is the median of the bin that holds them
-    return len(inside) > most and int(np.count_nonzero(inside == np.median(inside))) <= most
-
-
 def caution(measure: Measure, comparison: Comparison, fields: Sequence[str]) -> str:
     """Return sentences on the measured fields that a few values decide, and on the remedy; or empty text.
 
@@ -118,16 +89,10 @@ def caution(measure: Measure, comparison: Comparison, fields: Sequence[str]) -> 
         )
     else:
         said = (
-            f"Extreme values stretch the range of {names}: more than {100 * _ONE_BIN:g} % of the values are "
-            "in one bin of equal width, and this figure hardly distinguishes them."
+            f"Extreme values stretch the range of {names}: more than {100 * MOST_IN_ONE_BIN:g} % of the "
+            "values are in one bin of equal width, and this figure hardly distinguishes them."
         )
     return f"{said} Read {extremes.instead}, or bound the extreme values and measure again."
-
-
-def has_stretched_range(comparison: Comparison, name: str) -> bool:
-    """Whether a field has numbers whose range is stretched in the source; see `range_is_stretched`."""
-    is_number = comparison.columns[name].kind != "category"
-    return is_number and _holds(comparison, Extremes("range"), name, "source", weighted=False)
 
 
 def _holds(comparison: Comparison, extremes: Extremes, name: str, side: Side, weighted: bool) -> bool:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from providers.arrays import Float64Array
-from providers.measures.extremes import has_stretched_range
 from providers.measures.shared.comparison import Comparison
+from providers.measures.shared.entropy import range_is_stretched
 from providers.measures.shared.finding import Finding, NotApplicable
 from providers.measures.shared.measure import Measure, Part
 from providers.measures.shared.record_distance import COST, chances_of_link
@@ -91,7 +91,8 @@ def _used_fields(comparison: Comparison, known: list[str]) -> list[list[str]]:
 
 def _any_stretched(comparison: Comparison, used: list[str]) -> bool:
     """Whether an extreme value hides the differences between the other numbers of a used field."""
-    return any(has_stretched_range(comparison, name) for name in used)
+    columns = (comparison.columns[name] for name in used)
+    return any(each.kind != "category" and range_is_stretched(each.numbers("source")) for each in columns)
 
 
 def _units(comparison: Comparison) -> Units | None:

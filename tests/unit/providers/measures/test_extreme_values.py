@@ -13,8 +13,9 @@ from app.report.measure_tables import measure
 from app.report.small_counts import Discretion
 from providers.measures import MEASURES
 from providers.measures.assessment import Assessment, MeasureOptions, Release, assess
-from providers.measures.extremes import few_rows_decide, range_is_stretched
+from providers.measures.extremes import few_rows_decide
 from providers.measures.run_figures import measures_stream
+from providers.measures.shared.entropy import range_is_stretched
 from providers.selection.figures import FIGURES, take_figures
 from providers.selection.intervals import interval_of, take_row_groups
 from providers.tables import ranks as ranking

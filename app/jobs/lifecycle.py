@@ -76,6 +76,8 @@ _LOOPS = 6
 _AWAY_SECONDS = 30.0
 """Time that a start waits for a database server or a bucket that does not respond yet."""
 _RETRY_SECONDS = 0.5
+_LAST_ANCHOR_SECONDS = 5.0
+"""Time in which a stop publishes the last checkpoint of the audit; the next start publishes it otherwise."""
 _LEASES_OF_PATIENCE = 3
 
 
@@ -226,7 +228,7 @@ class Lifecycle:
         self.reference_writer.close()
         self.reference_reader.close()
         await self.deliverer.stop()
-        await self.maintenance.anchor_audit()
+        await self.maintenance.anchor_audit(within=_LAST_ANCHOR_SECONDS)
         # The lease ends after everything that writes under it has stopped.
         await self.heartbeat.stop()
         for threads in (self._database_threads, self._file_threads, self._background_threads):

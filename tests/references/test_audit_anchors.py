@@ -5,12 +5,14 @@ import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import boto3
 import pytest
 
 from app.callers import THE_SERVICE
+from app.file_threads import ServiceThreads
 from app.jobs.maintenance.audit_anchors import AuditAnchors
 from app.jobs.stores import Stores
 from app.settings import Settings
@@ -20,6 +22,7 @@ from app.store.sql.audit.verification import verify
 from app.store.sql.replicas import moment
 from app.telemetry.metrics import Metrics
 from tests.faults.receivers import SECRET, Receiver, status
+from tests.faults.running import PATIENCE
 
 BUCKET = "audit-anchors"
 AWS = {"aws_access_key_id": "AKIAROWVEIL", "aws_secret_access_key": "none", "region_name": "eu-west-1"}
@@ -32,7 +35,8 @@ class Anchored:
         self.settings = Settings(home=home, **settings)
         self.stores = Stores.open(self.settings)
         self.metrics = Metrics()
-        self._threads = ThreadPoolExecutor(1)
+        self._pool = ThreadPoolExecutor(1)
+        self._threads = ServiceThreads(self._pool, self._pool, self._pool)
         self.anchors = AuditAnchors(self.settings, self.stores, self._threads, self.metrics)
 
     def add_line(self) -> None:
@@ -56,7 +60,7 @@ class Anchored:
     def close(self) -> None:
         """Close the stores."""
         self.stores.close()
-        self._threads.shutdown()
+        self._pool.shutdown()
 
 
 @pytest.fixture
@@ -134,6 +138,24 @@ def test_checkpoints_are_posted_until_one_arrives(tmp_path: Path, caplog: pytest
     assert first["webhook-id"] == second["webhook-id"]  # verified by the receiver
     assert second["body"]["anchor"] == str(anchor)
     assert len(receiver.messages) == 2
+    receiver.close()
+    service.close()
+
+
+def test_a_stop_does_not_wait_for_a_receiver(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever time limit webhooks have. The next start publishes the checkpoint."""
+    ended = Event()
+    receiver = Receiver(lambda handler: status(204)(handler) if ended.wait(PATIENCE) else None, status(204))
+    slow = {"webhook_insecure": True, "webhook_timeout": 60}
+    service = Anchored(tmp_path, audit_anchor_url=receiver.url, audit_anchor_secret=SECRET, **slow)
+    service.add_line()
+    asyncio.run(service.anchors.run(within=0.1))
+    assert service.failures == 1
+    assert "no response within 0.1 s" in caplog.text
+    ended.set()
+    anchor = service.run()
+    assert service.failures == 1
+    assert receiver.wait_for(1)[-1]["body"]["anchor"] == str(anchor)
     receiver.close()
     service.close()
 

@@ -10,6 +10,7 @@ from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
+from app.jobs.maintenance.audit_anchors import AuditAnchors
 from tests.simulation.database import SimulatedDatabase
 from tests.simulation.scheduler import Executor, Loop, Scheduler, Thread, end_idle_threads
 from tests.simulation.statements import STATEMENTS, moment
@@ -26,8 +27,14 @@ BLOB_ROWS = MOST_FILES // 2
 """Rows that one transaction purges; each names one blob. The server has room for a few more blob locks."""
 
 
-async def _nothing() -> None:
-    """Anchor nothing: the audit log is not part of the simulation."""
+class _NoAnchors(AuditAnchors):
+    """Audit log that is no part of the simulation. A subclass: the signature of `run` is checked."""
+
+    def __init__(self, *args: Any) -> None:
+        pass
+
+    async def run(self, within: float | None = None) -> None:
+        """Anchor nothing."""
 
 
 PATCHES: dict[str, Any] = {
@@ -43,7 +50,7 @@ PATCHES: dict[str, Any] = {
     "app.jobs.maintenance.sweep.FolderMark": lambda folder: SimpleNamespace(read=lambda: "deployment"),
     "app.jobs.maintenance.retention.BLOB_ROWS": BLOB_ROWS,
     "app.jobs.maintenance.sweep.MOST_FILES": MOST_FILES,
-    "app.jobs.maintenance.loop.AuditAnchors": lambda *args: SimpleNamespace(run=_nothing),
+    "app.jobs.maintenance.loop.AuditAnchors": _NoAnchors,
     "app.jobs.maintenance.heartbeat._POLL_SECONDS": POLL_SECONDS,
     "app.jobs.dispatcher._DEADLINE_SECONDS": DEADLINE_SECONDS,
     "app.jobs.recorder.signed_manifest": lambda *args: {},

@@ -3,13 +3,13 @@
 import asyncio
 import importlib
 import logging
-from collections.abc import Callable
-from concurrent.futures import Executor
 from datetime import UTC, datetime
 from ipaddress import ip_network
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from app import __version__
+from app.errors import Unavailable
+from app.file_threads import ServiceThreads
 from app.jobs.stores import Stores
 from app.references import Reference, ReferenceFault, parse_prefix
 from app.settings import Settings
@@ -23,8 +23,6 @@ from app.webhooks.messages import SecretUnusable, signed_headers
 
 if TYPE_CHECKING:
     from app.webhooks.post import Sender
-
-T = TypeVar("T")
 
 _log = logging.getLogger("rowveil.audit")
 
@@ -43,7 +41,7 @@ class PublicationFailed(Exception):
 class AuditAnchors:
     """Adds checkpoints, stores their anchors next to the keys, and publishes them."""
 
-    def __init__(self, settings: Settings, stores: Stores, threads: Executor, metrics: Metrics) -> None:
+    def __init__(self, settings: Settings, stores: Stores, threads: ServiceThreads, metrics: Metrics) -> None:
         self._settings = settings
         self._stores = stores
         self._threads = threads
@@ -51,20 +49,25 @@ class AuditAnchors:
         self._published = 0
         self._sender: Sender | None = None
 
-    async def run(self) -> None:
+    async def run(self, within: float | None = None) -> None:
         """Add a checkpoint if the log has grown, and publish the newest one; failures are logged.
+
+        ``within``: seconds after which a publication counts as failed; None: those of the receiver's client.
 
         A checkpoint contains those before it, so that one that failed needs no second attempt of its own: the
         newest one is tried at each run until a publication has succeeded.
         """
-        newest = await self._in_thread(self._add)
+        loop = asyncio.get_running_loop()
+        newest = await loop.run_in_executor(self._threads.database, self._add)
         if newest is None or not self._settings.audit_anchor_url or newest.number <= self._published:
             return
         try:
-            await self._publish(newest)
-        except PublicationFailed as error:
+            async with asyncio.timeout(within):
+                await self._publish(newest)
+        except (PublicationFailed, Unavailable, TimeoutError) as error:
             self._metrics.audit_anchor_failures.inc()
-            _log.error("checkpoint %d of the audit was not published: %s", newest.number, error)
+            cause = f"no response within {within} s" if isinstance(error, TimeoutError) else error
+            _log.error("checkpoint %d of the audit was not published: %s", newest.number, cause)
             return
         self._published = newest.number
 
@@ -85,7 +88,9 @@ class AuditAnchors:
     async def _publish(self, checkpoint: Checkpoint) -> None:
         body = canonical_json(checkpoint.published)
         if self._settings.audit_anchor_url.startswith("s3://"):
-            await self._in_thread(lambda: self._store_object(checkpoint, body))
+            # Among the threads that a bucket may hold: a stop does not wait for them.
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self._threads.background, self._store_object, checkpoint, body)
             return
         secret = self._settings.audit_anchor_secret
         headers = {
@@ -132,6 +137,3 @@ class AuditAnchors:
             reach = Reach(_EVERYWHERE, self._settings.webhook_insecure)
             self._sender = network.Sender(reach, self._settings.webhook_timeout)
         return self._sender
-
-    async def _in_thread(self, function: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, function)

@@ -38,7 +38,7 @@ class MaintenanceLoop:
         self._retention = retention
         self._threads = threads
         self._metrics = metrics
-        self._anchors = AuditAnchors(settings, stores, threads.database, metrics)
+        self._anchors = AuditAnchors(settings, stores, threads, metrics)
         self._task: asyncio.Task[None] | None = None
         self._swept_at = time.monotonic()
         metrics.follow(metrics.sweep_lag, lambda: time.monotonic() - self._swept_at)
@@ -71,9 +71,9 @@ class MaintenanceLoop:
         else:
             self._metrics.sweep_failures.inc()
 
-    async def anchor_audit(self) -> None:
-        """Add a checkpoint of the audit log, and publish it: see `app.jobs.maintenance.audit_anchors`."""
-        await self._anchors.run()
+    async def anchor_audit(self, within: float | None = None) -> None:
+        """Add a checkpoint of the audit log, and publish it: see `AuditAnchors.run`."""
+        await self._anchors.run(within)
 
     async def _repeat(self) -> None:
         for turn in count(1):

@@ -89,21 +89,26 @@ class Cells:
         return len(next(iter(self.codes.values()), ()))
 
     @property
+    def person_of(self) -> Int64Array | None:
+        """Person of each row, from 0 on; None: each row is another one. Shape (rows,)."""
+        return self.units if self.one_person else None
+
+    @property
     def persons(self) -> int:
-        """Number of persons: of rows, unless a person may have several."""
-        return self.rows if self.units is None or not self.one_person else int(self.units.max(initial=-1)) + 1
+        """Number of persons."""
+        return self.rows if self.person_of is None else int(self.person_of.max(initial=-1)) + 1
 
     @property
     def noun(self) -> str:
         """Word for a person in messages."""
-        return "row" if self.units is None or not self.one_person else "person"
+        return "row" if self.person_of is None else "person"
 
     def places_of_persons(self, most: int, stream: Stream) -> IndexArray:
-        """Return the rows of at most this many random persons, in random order."""
-        if self.units is None or not self.one_person:
+        """Return the rows of at most this many random persons."""
+        if self.person_of is None:
             return shuffle_rows(self.rows, stream.key("control rows of predicates")).order[:most]
-        order = shuffle_rows(self.persons, stream.key("control persons of predicates")).order[:most]
-        return np.flatnonzero(np.isin(self.units, order))
+        chosen = shuffle_rows(self.persons, stream.key("control persons of predicates")).order[:most]
+        return np.flatnonzero(np.isin(self.person_of, chosen))
 
     def take(self, rows: IndexArray) -> Self:
         """Return these rows."""
@@ -127,12 +132,12 @@ class Cells:
         return type(self)(codes, numbers, self.units, self.one_person)
 
     def _dealt_order(self, key: Key) -> IndexArray:
-        if self.units is None or not self.one_person:
+        if self.person_of is None:
             return shuffle_rows(self.rows, key).order
-        rows = np.argsort(self.units, kind="stable")
-        sizes = np.bincount(self.units)
+        rows = np.argsort(self.person_of, kind="stable")
+        sizes = np.bincount(self.person_of)
         starts = np.append(0, np.cumsum(sizes))
-        person = self.units[rows]
+        person = self.person_of[rows]
         place = np.arange(self.rows) - starts[person]
         giver = shuffle_rows(len(sizes), key).order[person]
         found = np.empty(self.rows, np.int64)
@@ -163,16 +168,14 @@ class Cells:
         return mask
 
     def _persons(self, mask: BoolArray) -> int:
-        if self.units is None or not self.one_person:
-            return int(np.count_nonzero(mask))
-        return len(np.unique(self.units[mask]))
+        return int(np.count_nonzero(mask)) if self.person_of is None else len(np.unique(self.person_of[mask]))
 
     def persons_with(self, codes: Int32Array) -> Int64Array:
         """Return the number of persons who have each code."""
-        if self.units is None or not self.one_person or not len(codes):
-            return np.bincount(codes) if len(codes) else np.empty(0, np.int64)
-        count = int(self.units.max()) + 1
-        return np.bincount(np.unique(codes * np.int64(count) + self.units) // count)
+        if self.person_of is None:
+            return np.bincount(codes)
+        count = max(1, self.persons)
+        return np.bincount(np.unique(codes * np.int64(count) + self.person_of) // count)
 
 
 def rare_values(cells: Cells) -> list[Predicate]:

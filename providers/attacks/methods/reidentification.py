@@ -246,7 +246,7 @@ def _attacked_rows(tables: AttackTables, moved: MovedFields, unknown: BoolArray)
 
 
 def _holder_of_each(shown: Int64Array) -> Int64Array:
-    """Return for each code one that shows it; shape (codes,)."""
+    """Return a mover that shows it for each code; shape (codes,)."""
     found = np.zeros(int(shown.max(initial=-1)) + 1, np.int64)
     found[shown] = np.arange(len(shown))
     return found

@@ -378,7 +378,7 @@ class DestinationNotSent(AppError):
 
 
 class RevisionGone(AppError):
-    """The job was accepted for a revision of its service that no running version of Rowveil has."""
+    """No running version of Rowveil has the revision that the job needs, and no other gives its rows."""
 
     status = 409
     code = "revision_gone"

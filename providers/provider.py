@@ -188,8 +188,9 @@ class Provider(Generic[P]):
     revision: int
     """Raised whenever a change alters an output for a given seed."""
     draws_revision: int
-    """Part of the key of all random draws, raised only for a change that alters the output of every table. A
-    change that alters some outputs raises `revision` alone, and all others stay as they are."""
+    """Last revision that altered the output of every table; part of the key of all random draws. A change
+    that alters some outputs raises `revision` alone, and all others stay as they are: jobs of this and later
+    revisions are rerun, and the digest of their rows decides."""
     params: type[P]
     check: Callable[[P, pa.Schema], P]
     """(params, schema) -> params with every name resolved; raises ParameterError. No data."""

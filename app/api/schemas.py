@@ -172,7 +172,9 @@ class Job(ResponseModel):
     parameters: dict[str, JsonValue]
     options: dict[str, JsonValue] | SkipJsonSchema[None] = None
     """Options of the request: `measures`, `candidates`, `attacks`, `thresholds`, `advice`. With candidates
-    also `choice_revision`, the revision of the selection rule and of its measures."""
+    also `choice_revision`, the revision of the selection rule and of its measures. A rerun by another
+    revision than the first job's has `first_release`: that revision, and the digest that its rows must
+    have."""
     seed_fingerprint: str | SkipJsonSchema[None] = None
     """Fingerprint of the seed: distinguishes two seeds without revealing either."""
     row_count: int

@@ -27,7 +27,7 @@ from app.jobs.requests import (
     SendTo,
     StoredTable,
     SubmissionOptions,
-    choice_revision_of,
+    options_of_rerun,
 )
 from app.jobs.series import join_again, join_series
 from app.jobs.states import State, Step, after
@@ -51,7 +51,6 @@ from app.store.sql.models import Job
 from app.store.sql.replicas import LeaseLost, moment
 from app.webhooks.messages import seal_webhook
 from app.worker.run_swap import described
-from providers.selection.candidates import CHOICE_REVISION
 from providers.tables.digest import form_of
 
 _DRAWN_BITS = 128
@@ -126,7 +125,7 @@ class Acceptance:
         ------
         NotFound
         StateConflict
-            The first job has not ended, or this version of Rowveil no longer has its revision.
+            The first job has not ended, or this version of Rowveil cannot give its rows.
         Conflict
             A table differs from the first job's, or is missing.
         InvalidRequest
@@ -146,19 +145,7 @@ class Acceptance:
             raise NotFound(f"there is no job '{first_id}'")
         if not first.ended:
             raise StateConflict(f"the job is {first.state}; it can be rerun when it has ended")
-        revision = revision_of(first.service)
-        if revision != first.revision:
-            raise StateConflict(
-                f"the job ran revision {first.revision} of {first.service}, which this version of the "
-                f"service no longer has (it has {revision}): the same bytes cannot be promised"
-            )
-        chosen_by = choice_revision_of(first)
-        if chosen_by is not None and chosen_by != CHOICE_REVISION:
-            raise StateConflict(
-                f"the job kept one of several candidates by revision {chosen_by} of the choice, which this "
-                f"version of the service no longer has (it has {CHOICE_REVISION}): the same bytes cannot be "
-                "promised"
-            )
+        options = options_of_rerun(first)
         kind = kind_of(first.service)
         if destination is not None and not kind.reads_destination:
             raise InvalidRequest("the job made its own destination: give its source", "/destination")
@@ -169,9 +156,9 @@ class Acceptance:
             owner=caller.owner,
             project=caller.project,
             service=first.service,
-            revision=first.revision,
+            revision=revision_of(first.service),
             parameters=first.parameters,
-            options=first.options,
+            options=options,
             report_level=first.report_level,
             retain_source=first.retain_source,
             inline=kind.has_rows and (first.inline if source is None else isinstance(source, pa.Table)),

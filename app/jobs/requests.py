@@ -6,13 +6,18 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, Union, get_args
 
 import pyarrow as pa
+from pydantic import ValidationError
 
+from app.errors import StateConflict
 from app.formats.csv_output import Formulas
-from app.job_kinds import Kind, kind_of
+from app.job_kinds import Kind, kind_of, revision_of
 from app.store.blobs.sealed_files import BlobAccess
 from app.store.sql.models import Buffer, Job
 from app.webhooks.messages import Webhook
+from app.worker.tasks import FIRST_RELEASE
+from providers import PROVIDERS
 from providers.params import StrictModel
+from providers.selection.candidates import CHOICE_REVISION
 
 # ---------------------------------------------------------------------------------------------- tables
 
@@ -179,3 +184,44 @@ def choice_revision_of(job: Job) -> str | None:
     """Return the revision of the choice among candidates; None for a job without candidates."""
     options = job.options or {}
     return str(options.get("choice_revision", "1")) if "candidates" in options else None
+
+
+def options_of_rerun(first: Job) -> dict[str, Any] | None:
+    """Return the options of a rerun of this job, by the revision that this version of Rowveil has.
+
+    If that is another one, they name the digest of the first job's destination: the rerun fails unless it
+    gives the same rows. See decision 94.
+
+    Raises
+    ------
+    StateConflict
+        Every output differs between the two revisions, this one does not accept the parameters, or there is
+        no destination to compare with.
+    """
+    revision, choice = revision_of(first.service), choice_revision_of(first)
+    if revision == first.revision and choice in (None, CHOICE_REVISION):
+        return first.options
+    ran = f"the job ran revision {first.revision} of {first.service}"
+    provider = PROVIDERS.get(first.service)
+    if provider is None or first.revision < provider.draws_revision:
+        raise StateConflict(
+            f"{ran}, which this version of the service no longer has (it has {revision}): the same bytes "
+            "cannot be promised"
+        )
+    if first.destination_digest is None:
+        raise StateConflict(
+            f"{ran}, and this version of Rowveil has {revision}: a rerun would be compared with the job's "
+            "destination, which it has not; submit it again"
+        )
+    try:
+        provider.params.model_validate(first.parameters)
+    except ValidationError as error:
+        raise StateConflict(
+            f"{ran}, whose parameters this version of the service (it has {revision}) no longer accepts"
+        ) from error
+    options = dict(first.options or {})
+    if choice is not None:
+        options["choice_revision"] = CHOICE_REVISION
+    return options | {
+        FIRST_RELEASE: {"revision": first.revision, "destination_digest": first.destination_digest}
+    }

@@ -217,7 +217,7 @@ class JobService:
         ------
         NotFound
         StateConflict
-            The job has not ended, or this version of Rowveil no longer has its revision.
+            The job has not ended, or this version of Rowveil cannot give its rows.
         Conflict
             A table differs from the first job's, or is missing.
         InvalidRequest

@@ -14,7 +14,7 @@ import orjson
 import pyarrow as pa
 
 from app import __version__
-from app.engine.engine import BLOB_MISSING, MEMORY_LIMIT, Failure, Outcome
+from app.engine.engine import BLOB_MISSING, MEMORY_LIMIT, REVISION_GONE, Failure, Outcome
 from app.engine.progress_file import ProgressFile
 from app.engine.worker_process import failure_of
 from app.formats.errors import FormatError
@@ -95,6 +95,7 @@ def run_swap(task: SwapTask) -> dict[str, Any]:
             result, written_table = write_streamed(
                 task, destination.streamed, source, sub_progress(progress, ended, written), held_space
             )
+        refuse_other_rows(task, written_table)
         add_notices(result, provider, params, source.schema)
         report = None
         if task.report != "none":
@@ -158,6 +159,12 @@ def provider_of(task: SwapTask) -> tuple[Provider[Any], Params]:
     return provider, provider.params.model_validate(task.parameters)
 
 
+class OtherRows(ProviderError):
+    """A rerun by another revision gives other rows than the first job has."""
+
+    code = REVISION_GONE
+
+
 @dataclass(frozen=True, slots=True)
 class WrittenTable:
     """A destination, in its blob or, if it is small, in memory."""
@@ -198,6 +205,16 @@ def write_streamed(
             else None,
         )
     return streamed.result(), WrittenTable(*written)
+
+
+def refuse_other_rows(task: SwapTask, written: WrittenTable) -> None:
+    """Raise OtherRows if another revision reruns a job and gives other rows."""
+    first = task.first_release
+    if first is not None and first["destination_digest"] != written.digest:
+        raise OtherRows(
+            f"this version of Rowveil gives other rows than the first job has, which ran revision "
+            f"{first['revision']} of {task.service}: rerun it with a version that has this revision"
+        )
 
 
 def known_digests(

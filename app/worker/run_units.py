@@ -32,6 +32,7 @@ from app.worker.run_swap import (
     destination_space,
     known_digests,
     provider_of,
+    refuse_other_rows,
     report_of,
     result_columns,
     returns_user_errors,
@@ -347,7 +348,8 @@ def _columns(
     result: SwapResult,
     written: WrittenTable,
 ) -> dict[str, Any]:
-    """Return the columns of the job's row."""
+    """Return the columns of the job's row. Raises OtherRows."""
+    refuse_other_rows(job, written)
     add_notices(result, provider, params, source.schema)
     report = None
     if job.report != "none":

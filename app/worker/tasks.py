@@ -88,6 +88,10 @@ class SeriesTask:
     """Whether new pairs are stored; not of a rerun, whose pairs are stored already."""
 
 
+FIRST_RELEASE = "first_release"
+"""Option of a rerun by another revision than the first job's, which the rerun must name."""
+
+
 @dataclass(frozen=True, slots=True)
 class SwapTask:
     """Run a service on a source and write its destination."""
@@ -106,7 +110,7 @@ class SwapTask:
     options: dict[str, Any]
     """``measures``: options of the measures in a `full` report and of the ranking of candidates;
     ``candidates``: number of candidates and the measure that ranks them; ``attacks``: options of the attacks
-    on the release, with ``thresholds`` and ``advice``."""
+    on the release, with ``thresholds`` and ``advice``; `FIRST_RELEASE`."""
     progress_path: str
     memory_bytes: int
     """Memory budget of the job in bytes."""
@@ -125,6 +129,11 @@ class SwapTask:
     series: SeriesTask | None = None
     inline: bool = False
     """Whether a small destination is also returned as the rows of a JSON response."""
+
+    @property
+    def first_release(self) -> dict[str, Any] | None:
+        """Revision and destination digest of the first job, if another revision reruns it."""
+        return self.options.get(FIRST_RELEASE)
 
     @property
     def spool_folder(self) -> Path:

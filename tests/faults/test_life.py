@@ -26,6 +26,7 @@ from app.errors import (
 from app.jobs.watchers import LOOK_SECONDS
 from app.store.crypto.sealing import signature_holds
 from app.store.sql import jobs
+from app.store.sql.bindings import seed_binding
 from app.store.sql.db import Database
 from app.store.sql.models import AuditLine, Job
 from providers import PROVIDERS
@@ -336,20 +337,63 @@ def test_a_rerun_waits_for_the_end_and_needs_the_same_revision(service: Running)
         service.loop.do(service.jobs.rerun(held.id, people()))
 
 
+def test_the_digest_decides_whether_another_revision_reruns_a_job(service: Running) -> None:
+    """Nothing of other rows is stored; before, every job of an older revision was refused."""
+    first = _as_of_revision_2(service, service.run(people(), report="full"))
+    again = service.end(service.loop.do(service.jobs.rerun(first.id, people())))
+    assert (again.state, again.reproduced, again.revision) == ("succeeded", True, PROVIDERS["DSWAP"].revision)
+    assert service.rows(again).equals(service.rows(first))
+    stated = {"revision": 2, "destination_digest": first.destination_digest}
+    signed = service.loop.do(service.jobs.manifest(again.id))
+    assert signed["manifest"]["options"]["first_release"] == stated
+
+    other = table_digest(people().slice(1))
+    first = _as_of_revision_2(service, first, destination_digest=other)
+    refused = service.end(service.loop.do(service.jobs.rerun(first.id, people())))
+    assert (refused.state, refused.reproduced, refused.destination_digest) == ("failed", False, None)
+    assert refused.error is not None
+    assert refused.error["code"] == "revision_gone"
+    assert "which ran revision 2 of DSWAP" in refused.error["detail"]
+
+
+def test_another_revision_reruns_no_job_without_rows_to_compare(service: Running) -> None:
+    held = service.submit(people(), seed=doings.HELD)
+    service.wait_until_held(held)
+    service.loop.do(service.jobs.cancel(held.id))
+    first = _as_of_revision_2(service, service.end(held))
+    with pytest.raises(StateConflict, match="which it has not; submit it again"):
+        service.loop.do(service.jobs.rerun(first.id, people()))
+    first = _as_of_revision_2(service, service.run(people()), parameters={"former": 1})
+    with pytest.raises(StateConflict, match=r"\(it has 3\) no longer accepts"):
+        service.loop.do(service.jobs.rerun(first.id, people()))
+
+
 @pytest.mark.parametrize("options", [{"candidates": {"count": 2}}, {"choice_revision": "1.1"}])
-def test_a_candidate_kept_by_another_rule_is_not_chosen_again(
+def test_the_digest_decides_whether_another_rule_keeps_the_same_candidate(
     service: Running, options: dict[str, object]
 ) -> None:
-    """Another one might be kept, and the same bytes cannot be promised; before, nothing said the rule."""
+    """Another one might be kept; before, no such job was run again."""
     given = {"candidates": {"count": 2}, "measures": {}} | options
     # A job that is claimed as it is accepted runs by any rule; a queued one would wait for such a version.
     until("a worker is free", lambda: service.jobs._dispatcher._free_workers() > 0)
     first = service.end(service.submit(people(), options=given))
-    with pytest.raises(StateConflict, match=r"by revision 1(\.1)? of the choice"):
-        service.loop.do(service.jobs.rerun(first.id, people()))
-    given["choice_revision"] = CHOICE_REVISION
-    again = service.end(service.submit(people(), options=given))
-    assert service.end(service.loop.do(service.jobs.rerun(again.id, people()))).rerun_of == again.id
+    again = service.end(service.loop.do(service.jobs.rerun(first.id, people())))
+    assert (again.state, again.reproduced) == ("succeeded", True)
+    assert again.options is not None
+    assert again.options["choice_revision"] == CHOICE_REVISION
+
+
+def _as_of_revision_2(service: Running, job: Job, **columns: Any) -> Job:
+    """Change the row of a job to one that an older version has written."""
+    stores = service.jobs._stores
+    with stores.database.write() as session:
+        sealed = session.execute(sa.select(Job.sealed_seed).where(Job.id == job.id)).scalar_one()
+        seed = stores.sealer.open(sealed, seed_binding(job))
+        for name, value in ({"revision": 2} | columns).items():
+            setattr(job, name, value)
+        values = columns | {"revision": 2, "sealed_seed": stores.sealer.seal(seed, seed_binding(job))}
+        session.execute(sa.update(Job).where(Job.id == job.id).values(**values))
+    return job
 
 
 def test_a_running_job_is_not_deleted(service: Running) -> None:

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from app.engine.engine import Failure, Outcome, Progress
+from app.engine.engine import REVISION_GONE, Failure, Outcome, Progress
 from app.engine.local_engine import EmbeddedEngine
 from app.engine.progress_file import read_progress
 from app.jobs.units.repeated_tasks import SLOW, RepeatPolicy
@@ -33,7 +33,7 @@ from app.store.blobs.sealed_files import PART
 from app.worker.run_job import run_job
 from app.worker.run_units import GATHERED
 from app.worker.staging import StagingSetup
-from app.worker.tasks import SwapTask
+from app.worker.tasks import FIRST_RELEASE, SwapTask
 from providers.tables.digest import CHUNK_ROWS, DigestForm, table_digest
 from tests.faults.running import PATIENCE, Loop, ends_within
 from tests.faults.test_unit_losses import store_in
@@ -197,6 +197,22 @@ def test_a_digest_of_the_older_form_is_taken_by_one_worker(home: Home, table: pa
     found, expected = home.done(shared), home.done(whole)
     assert found["destination"] == expected["destination"]
     assert not home.parts(shared)
+
+
+@pytest.mark.parametrize("form", list(DigestForm))
+def test_the_digest_decides_whether_another_revision_reruns_a_divided_job(
+    home: Home, table: pa.Table, form: DigestForm
+) -> None:
+    def rerun(digest: str) -> Outcome:
+        options = {FIRST_RELEASE: {"revision": 2, "destination_digest": digest}}
+        return home.start(home.task(CALLS[0], table, digest_form=form, options=options)).result(LONG)
+
+    digest = home.done(home.task(CALLS[0], table, digest_form=form))["destination"]["digest"]
+    again, refused = rerun(digest), rerun(digest[:-1] + ("1" if digest[-1] == "0" else "0"))
+    assert isinstance(again, dict)
+    assert again["destination"]["digest"] == digest
+    assert isinstance(refused, Failure)
+    assert refused.code == REVISION_GONE
 
 
 def test_what_is_left_of_a_table_may_be_less_than_a_section(home: Home, table: pa.Table) -> None:

@@ -378,7 +378,7 @@ class DestinationNotSent(AppError):
 
 
 class RevisionGone(AppError):
-    """No running version of Rowveil has the revision that the job needs, and no other gives its rows."""
+    """No running version has the revision that the job needs, and no other can take its place."""
 
     status = 409
     code = "revision_gone"

@@ -158,7 +158,8 @@ class Job(ResponseModel):
     """Identifier of the service; `measures`, `frontier` or `attacks` for a job that runs no single
     service."""
     revision: int
-    """Revision of the algorithm. The same revision, seed and source give the same bytes."""
+    """Revision of the algorithm. The same revision, seed and source give the same bytes. A queued job
+    of a revision that no running version has is run by another one."""
     name: str | SkipJsonSchema[None] = None
     """Name for people, if it has one."""
     label: str | SkipJsonSchema[None] = None

@@ -285,10 +285,15 @@ class Dispatcher:
         if ended:
             self._sweep_soon()
 
-    async def fail_unrunnable(self) -> None:
-        """Fail queued jobs that no living replica can run: see `Takeover.fail_unrunnable`."""
-        for job_id in await self._in_thread(self._takeover.fail_unrunnable):
+    async def take_unrunnable(self) -> None:
+        """Run queued jobs that no living replica can run: see `Takeover.take_unrunnable`."""
+        taken, failed = await self._in_thread(self._takeover.take_unrunnable)
+        for job_id in taken:
+            self._watchers.notify(job_id, ended=False)
+        for job_id in failed:
             self._watchers.notify(job_id, ended=True)
+        if taken:
+            self.wake()
 
     def _sweep_soon(self) -> None:
         """Sweep in the background: a folder that answers slowly must not delay the next takeover."""

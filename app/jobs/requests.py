@@ -213,15 +213,29 @@ def options_of_rerun(first: Job) -> dict[str, Any] | None:
             f"{ran}, and this version of Rowveil has {revision}: a rerun would be compared with the job's "
             "destination, which it has not; submit it again"
         )
+    released = {"revision": first.revision, "destination_digest": first.destination_digest}
+    return (options_of_own_revision(first) or {}) | {FIRST_RELEASE: released}
+
+
+def options_of_own_revision(job: Job) -> dict[str, Any] | None:
+    """Return the options of a job of another revision, for a run by this version of Rowveil.
+
+    Raises
+    ------
+    StateConflict
+        This version does not have the service, or does not accept the parameters.
+    """
+    revision = revision_of(job.service)
+    if revision is None:
+        raise StateConflict(f"this version of Rowveil has no service '{job.service}'")
     try:
-        provider.params.model_validate(first.parameters)
+        if job.service in PROVIDERS:
+            PROVIDERS[job.service].params.model_validate(job.parameters)
     except ValidationError as error:
         raise StateConflict(
-            f"{ran}, whose parameters this version of the service (it has {revision}) no longer accepts"
+            f"revision {revision} of {job.service} does not accept the job's parameters, which are those of "
+            f"revision {job.revision}"
         ) from error
-    options = dict(first.options or {})
-    if choice is not None:
-        options["choice_revision"] = CHOICE_REVISION
-    return options | {
-        FIRST_RELEASE: {"revision": first.revision, "destination_digest": first.destination_digest}
-    }
+    if choice_revision_of(job) is None:
+        return job.options
+    return {**(job.options or {}), "choice_revision": CHOICE_REVISION}

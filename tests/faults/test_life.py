@@ -26,7 +26,6 @@ from app.errors import (
 from app.jobs.watchers import LOOK_SECONDS
 from app.store.crypto.sealing import signature_holds
 from app.store.sql import jobs
-from app.store.sql.bindings import seed_binding
 from app.store.sql.db import Database
 from app.store.sql.models import AuditLine, Job
 from providers import PROVIDERS
@@ -36,6 +35,7 @@ from providers.selection.candidates import CHOICE_REVISION
 from providers.tables.digest import table_digest
 from tests.faults import doings
 from tests.faults.conftest import Running, blobs_of, embedded, in_folder, new_job, people
+from tests.faults.older_jobs import as_of_revision_2
 from tests.faults.replicas import until
 from tests.faults.running import PATIENCE
 from tests.faults.uploads import upload
@@ -339,7 +339,7 @@ def test_a_rerun_waits_for_the_end_and_needs_the_same_revision(service: Running)
 
 def test_the_digest_decides_whether_another_revision_reruns_a_job(service: Running) -> None:
     """Nothing of other rows is stored; before, every job of an older revision was refused."""
-    first = _as_of_revision_2(service, service.run(people(), report="full"))
+    first = as_of_revision_2(service, service.run(people(), report="full"))
     again = service.end(service.loop.do(service.jobs.rerun(first.id, people())))
     assert (again.state, again.reproduced, again.revision) == ("succeeded", True, PROVIDERS["DSWAP"].revision)
     assert service.rows(again).equals(service.rows(first))
@@ -348,7 +348,7 @@ def test_the_digest_decides_whether_another_revision_reruns_a_job(service: Runni
     assert signed["manifest"]["options"]["first_release"] == stated
 
     other = table_digest(people().slice(1))
-    first = _as_of_revision_2(service, first, destination_digest=other)
+    first = as_of_revision_2(service, first, destination_digest=other)
     refused = service.end(service.loop.do(service.jobs.rerun(first.id, people())))
     assert (refused.state, refused.reproduced, refused.destination_digest) == ("failed", False, None)
     assert refused.error is not None
@@ -360,11 +360,11 @@ def test_another_revision_reruns_no_job_without_rows_to_compare(service: Running
     held = service.submit(people(), seed=doings.HELD)
     service.wait_until_held(held)
     service.loop.do(service.jobs.cancel(held.id))
-    first = _as_of_revision_2(service, service.end(held))
+    first = as_of_revision_2(service, service.end(held))
     with pytest.raises(StateConflict, match="which it has not; submit it again"):
         service.loop.do(service.jobs.rerun(first.id, people()))
-    first = _as_of_revision_2(service, service.run(people()), parameters={"former": 1})
-    with pytest.raises(StateConflict, match=r"\(it has 3\) no longer accepts"):
+    first = as_of_revision_2(service, service.run(people()), parameters={"former": 1})
+    with pytest.raises(StateConflict, match="revision 3 of DSWAP does not accept"):
         service.loop.do(service.jobs.rerun(first.id, people()))
 
 
@@ -381,19 +381,6 @@ def test_the_digest_decides_whether_another_rule_keeps_the_same_candidate(
     assert (again.state, again.reproduced) == ("succeeded", True)
     assert again.options is not None
     assert again.options["choice_revision"] == CHOICE_REVISION
-
-
-def _as_of_revision_2(service: Running, job: Job, **columns: Any) -> Job:
-    """Change the row of a job to one that an older version has written."""
-    stores = service.jobs._stores
-    with stores.database.write() as session:
-        sealed = session.execute(sa.select(Job.sealed_seed).where(Job.id == job.id)).scalar_one()
-        seed = stores.sealer.open(sealed, seed_binding(job))
-        for name, value in ({"revision": 2} | columns).items():
-            setattr(job, name, value)
-        values = columns | {"revision": 2, "sealed_seed": stores.sealer.seal(seed, seed_binding(job))}
-        session.execute(sa.update(Job).where(Job.id == job.id).values(**values))
-    return job
 
 
 def test_a_running_job_is_not_deleted(service: Running) -> None:

@@ -17,8 +17,10 @@ from app.store.sql.migration import NEWEST_REVISION
 from app.store.sql.models import Replica
 from app.store.sql.replicas import moment
 from providers import PROVIDERS
+from tests.faults import doings
 from tests.faults.conftest import Running, people
 from tests.faults.next_version import NEXT_DSWAP, NEXT_REVISION
+from tests.faults.older_jobs import as_of_revision_2
 from tests.faults.replicas import Replica as Process
 from tests.faults.replicas import until
 from tests.postgres import Postgres
@@ -74,7 +76,7 @@ def submit(replica: Process, count: int) -> list[str]:
 
 
 def test_an_upgrade_and_the_way_back_lose_no_job(postgres: Postgres, tmp_path: Path) -> None:
-    """No replica fails a job of the other version; what nobody can run any more ends with a reason."""
+    """No replica fails a job of the other version; a job of a version that is gone has the other revision."""
     database, newer = postgres.new_database(), next_migrations(tmp_path / "next")
 
     def states(ids: list[str]) -> dict[str, tuple[int, str, Any]]:
@@ -106,8 +108,7 @@ def test_an_upgrade_and_the_way_back_lose_no_job(postgres: Postgres, tmp_path: P
                 os.kill(worker, signal.SIGKILL)
         again = submit(back, 2)
         until("all have ended", ended([*left, *again]))
-        assert set(states(again).values()) == {(THIS_DSWAP, "succeeded", None)}
-        assert set(states(left).values()) == {(NEXT_DSWAP, "failed", "revision_gone")}
+        assert set(states([*again, *left]).values()) == {(THIS_DSWAP, "succeeded", None)}
 
 
 def test_a_queued_job_waits_for_a_version_that_can_run_it(start: Callable[..., Running]) -> None:
@@ -140,3 +141,31 @@ def test_a_queued_job_waits_for_a_version_that_can_run_it(start: Callable[..., R
     error = found(stores.database, job_id).error
     assert error is not None
     assert (error["code"], error["status"]) == ("revision_gone", 409)
+
+
+def test_queued_jobs_of_an_older_version_are_run_by_this_one(start: Callable[..., Running]) -> None:
+    """Before, an upgrade failed every queued job of a service whose revision was raised."""
+    service = start(lease_seconds=1.0)
+    released = as_of_revision_2(service, service.run(people()))
+    until("a worker is free", lambda: service.jobs._dispatcher._free_workers() > 0)
+    held = [service.submit(people(), seed=doings.HELD) for _ in range(service.settings.workers)]
+    for holding in held:
+        service.wait_until_held(holding)
+    plain = service.submit(people())
+    chosen = service.submit(people(), options={"candidates": {"count": 2}, "measures": {}})
+    again = service.loop.do(service.jobs.rerun(released.id, people()))
+    unknown = service.submit(people())
+    for older in (plain, chosen, again):
+        as_of_revision_2(service, older)
+    as_of_revision_2(service, unknown, parameters={"former": 1})
+    until("the last one has failed", lambda: service.get(unknown).state == "failed")
+    for holding in held:
+        service.open_gate(holding)
+    for older in (plain, chosen, again):
+        ended = service.end(older)
+        assert (ended.state, ended.revision) == ("succeeded", THIS_DSWAP), ended.error
+    assert service.get(again).reproduced is True
+    error = service.get(unknown).error
+    assert error is not None
+    assert error["code"] == "revision_gone"
+    assert "revision 3 of DSWAP does not accept the job's parameters" in error["detail"]

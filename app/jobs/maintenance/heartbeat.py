@@ -131,7 +131,7 @@ class Heartbeat:
         patient = self._loop.time() < self._patient_until
         await self._dispatcher.take_over_stalled(not patient, now)
         if not patient:
-            await self._dispatcher.fail_unrunnable()
+            await self._dispatcher.take_unrunnable()
 
     def _read_clock(self) -> datetime:
         """Return the time of this machine's clock, by which leases have expired.

@@ -6,12 +6,17 @@ from datetime import datetime
 
 from app.engine.engine import ATTEMPTS_EXHAUSTED, REVISION_GONE, Failure
 from app.engine.progress_file import has_outlived_service
+from app.errors import AppError, Gone
+from app.job_kinds import revision_of
 from app.jobs.failure_errors import problem_of
 from app.jobs.job_metrics import JobMetrics
 from app.jobs.recorder import End, Recorder, requeue
+from app.jobs.requests import options_of_own_revision, options_of_rerun
 from app.jobs.states import Step
 from app.jobs.stores import Stores
+from app.store.crypto.sealing import SealBroken
 from app.store.sql import jobs, replicas
+from app.store.sql.bindings import seed_binding
 
 _log = logging.getLogger("rowveil.jobs")
 
@@ -30,16 +35,10 @@ _CRASHED = Failure(
 )
 
 
-_GONE = Failure(
-    REVISION_GONE,
-    "the job was queued for a revision of its service that no running version has; submit it again",
-)
-
-
 class Takeover:
     """Requeues, cancels or fails running jobs whose replica is dead, or that this replica lost track of.
 
-    It also fails queued jobs that no living replica can run.
+    It also gives queued jobs that no living replica can run the revision of this version.
     """
 
     def __init__(self, stores: Stores, recorder: Recorder, job_metrics: JobMetrics) -> None:
@@ -114,10 +113,55 @@ class Takeover:
             for job_id, attempt in found
         }
 
-    def fail_unrunnable(self) -> list[str]:
-        """Fail queued jobs that no living replica can run; return their ids."""
+    def take_unrunnable(self) -> tuple[list[str], list[str]]:
+        """Give queued jobs that no living replica can run the revision of this version, or let them fail.
+
+        Returns the ids of those that it can run, and of those that failed.
+        """
+        taken, failed = [], []
         with self._stores.database.read() as session:
             living = replicas.living_runs(session)
             queued = [] if living is None else jobs.queued_for_nobody(session, living)
-        problem = problem_of(_GONE)
-        return [job.id for job in queued if self._recorder.record_end(job, Step.EXPIRE, error=problem)]
+        for job in queued:
+            try:
+                self._give_own_revision(job.id)
+                taken.append(job.id)
+            except (AppError, SealBroken) as error:
+                reason = error.message if isinstance(error, AppError) else "its seed does not open"
+                gone = Failure(
+                    REVISION_GONE,
+                    f"no running version of Rowveil has revision {job.revision} of {job.service}, for which "
+                    f"the job was queued, and this one cannot run it: {reason}; submit it again",
+                )
+                if self._recorder.record_end(job, Step.EXPIRE, error=problem_of(gone)):
+                    failed.append(job.id)
+        return taken, failed
+
+    def _give_own_revision(self, job_id: str) -> None:
+        """Change the revision of a queued job, with the seal that binds its seed to it.
+
+        Raises AppError (this version cannot run it), SealBroken.
+        """
+        with self._stores.database.read() as session:
+            job = jobs.find(session, job_id, "sealed_seed")
+            assert job is not None  # a queued job is not deleted
+            first = None if job.rerun_of is None else jobs.find(session, job.rerun_of)
+        seed = self._stores.sealer.open(job.sealed_seed, seed_binding(job))
+        if job.rerun_of is None:
+            options = options_of_own_revision(job)
+        elif first is not None:
+            options = options_of_rerun(first)
+        else:
+            raise Gone("the job that it repeats has been deleted")
+        former, revision = job.revision, revision_of(job.service)
+        assert revision is not None  # else there are no options
+        job.revision, job.options = revision, options
+        sealed = self._stores.sealer.seal(seed, seed_binding(job))
+        values = {"revision": revision, "options": options, "sealed_seed": sealed}
+        with self._stores.database.write() as session:
+            moved = jobs.move(session, job_id, ["queued"], "queued", attempt=job.attempt, **values)
+        if moved:
+            _log.warning(
+                "job %s was queued for revision %d of %s, which no running version has; revision %d runs it",
+                job_id, former, job.service, revision,
+            )  # fmt: skip

@@ -26,7 +26,7 @@ from rowveil_client.calls import (
     run_call,
     run_of,
 )
-from rowveil_client.problem import Problem, checked
+from rowveil_client.problem import Problem, checked, content_of
 from rowveil_client.progress import is_interactive, progress_bar, show
 from rowveil_client.retries import (
     ONCE,
@@ -314,7 +314,7 @@ class AsyncRowveil:
 
         async def upload() -> str:
             answer = await self._client.post("/v1/buffers", content=content(), headers=headers)
-            buffer: str = checked(answer).json()["id"]
+            buffer: str = content_of(answer)["id"]
             return buffer
 
         return await repeated_async(upload, self._patience)
@@ -326,7 +326,7 @@ class AsyncRowveil:
         sent = (headers or {}) | idempotency_key(method)
 
         async def attempt() -> Any:
-            return checked(await self._client.request(method, path, headers=sent, **request)).json()
+            return content_of(await self._client.request(method, path, headers=sent, **request))
 
         return await repeated_async(attempt, self._patience)
 
@@ -339,7 +339,7 @@ class AsyncRowveil:
                     show(bar, update)
                     heard = time.monotonic()
                 try:
-                    job: dict[str, Any] = checked(await self._client.get(f"/v1/jobs/{job_id}")).json()
+                    job: dict[str, Any] = content_of(await self._client.get(f"/v1/jobs/{job_id}"))
                 except TEMPORARY as error:
                     if is_final(error) or time.monotonic() - heard > self._silence:
                         raise

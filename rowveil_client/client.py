@@ -24,7 +24,7 @@ from rowveil_client.calls import (
     run_call,
     run_of,
 )
-from rowveil_client.problem import Problem, checked
+from rowveil_client.problem import Problem, checked, content_of
 from rowveil_client.progress import is_interactive, progress_bar, show
 from rowveil_client.retries import (
     ONCE,
@@ -388,7 +388,7 @@ class Rowveil:
 
         def upload() -> str:
             answer = self._client.post("/v1/buffers", content=arrow_stream(table), headers=headers)
-            buffer: str = checked(answer).json()["id"]
+            buffer: str = content_of(answer)["id"]
             return buffer
 
         return repeated(upload, self._patience)
@@ -397,7 +397,7 @@ class Rowveil:
         """Send a request, repeatedly if needed, and return the content of the answer. Raises Problem."""
         sent = (headers or {}) | idempotency_key(method)
         return repeated(
-            lambda: checked(self._client.request(method, path, headers=sent, **request)).json(),
+            lambda: content_of(self._client.request(method, path, headers=sent, **request)),
             self._patience,
         )
 
@@ -414,7 +414,7 @@ class Rowveil:
                     show(bar, update)
                     heard = time.monotonic()
                 try:
-                    job: dict[str, Any] = checked(self._client.get(f"/v1/jobs/{job_id}")).json()
+                    job: dict[str, Any] = content_of(self._client.get(f"/v1/jobs/{job_id}"))
                 except TEMPORARY as error:
                     if is_final(error) or time.monotonic() - heard > self._silence:
                         raise

@@ -26,7 +26,7 @@ from rowveil_client.calls import (
     run_call,
     run_of,
 )
-from rowveil_client.problem import Problem, checked
+from rowveil_client.problem import Problem, checked, content_of
 from rowveil_client.progress import is_interactive, progress_bar, show
 from rowveil_client.retries import (
     ONCE,
@@ -90,7 +90,8 @@ class AsyncRowveil:
         self._patience = Patience(retry_seconds, connect_seconds)
         self._shown = is_interactive() if progress is None else progress
         self.job: dict[str, Any] = {}
-        """Job of the last call, from its acceptance on: id, outcome, events and digests."""
+        """Job of the last call, from its acceptance on: id, outcome, events and digests. If tasks make calls
+        at the same time, it is that of the call whose job was accepted or has ended last."""
 
     async def dswap(self, table: T, **asked: Any) -> T:
         """Exchange values between any rows. ``asked``: arguments of `run`."""
@@ -152,8 +153,8 @@ class AsyncRowveil:
         members |= {"deadline_seconds": deadline_seconds, "webhook": webhook}
         members |= {"name": name, "label": label, "notes": notes}
         arrow, back = as_arrow(table)
-        await self._run_job(run_call(service, arrow, members, parameters))
-        return back(await self._rows(self.job["id"]))
+        job = await self._run_job(run_call(service, arrow, members, parameters))
+        return back(await self._rows(job["id"]))
 
     async def validate(self, service: str, table: Any, **asked: Any) -> dict[str, Any]:
         """Check a run and return its plan, as `Rowveil.validate` does. Raises Problem."""
@@ -178,8 +179,7 @@ class AsyncRowveil:
     ) -> dict[str, Any]:
         """Measure a release that any tool made, as `Rowveil.measure` does. Raises Problem."""
         members = {"measures": measures, "aligned": aligned, "seed": seed, **submission}
-        await self._run_job(measure_call(table, release, members))
-        return await self.report()
+        return await self._report(await self._run_job(measure_call(table, release, members)))
 
     async def frontier(
         self,
@@ -196,8 +196,7 @@ class AsyncRowveil:
         """Compare services and parameters, as `Rowveil.frontier` does. Raises Problem."""
         members = options | {"measures": measures, "seed": seed, "priority": priority}
         members |= {"deadline_seconds": deadline_seconds, "webhook": webhook}
-        await self._run_job(frontier_call(table, services, members))
-        return await self.report()
+        return await self._report(await self._run_job(frontier_call(table, services, members)))
 
     async def attack(
         self,
@@ -212,13 +211,12 @@ class AsyncRowveil:
     ) -> dict[str, Any]:
         """Attack a release, as `Rowveil.attack` does. Raises Problem."""
         members = asked | {"known": list(known), "secret": list(secret)}
-        await self._run_job(attack_call(table, release, control, job or run_of(self.job), members))
-        return await self.report()
+        call = attack_call(table, release, control, job or run_of(self.job), members)
+        return await self._report(await self._run_job(call))
 
     async def report(self) -> dict[str, Any]:
         """Return the report of the last call. Raises Problem."""
-        report: dict[str, Any] = await self._send("GET", path_of(self.job, "/report"))
-        return report
+        return await self._report(self.job)
 
     async def manifest(self) -> dict[str, Any]:
         """Return the signed manifest of the last call. Raises Problem."""
@@ -285,19 +283,27 @@ class AsyncRowveil:
             for buffer in buffers:
                 await repeated_async(partial(attempt, buffer), patience)
 
-    async def _run_job(self, call: Call) -> None:
-        """Submit a job and wait for its end; cancel it if this task is cancelled. Raises Problem."""
+    async def _report(self, job: dict[str, Any]) -> dict[str, Any]:
+        report: dict[str, Any] = await self._send("GET", path_of(job, "/report"))
+        return report
+
+    async def _run_job(self, call: Call) -> dict[str, Any]:
+        """Submit a job, wait for its end and return it; cancel it if this task is cancelled. Raises Problem.
+
+        Another task may make calls at the same time: the job of this one is a local variable.
+        """
         async with self._uploaded(call.tables) as sources:
             headers = {"prefer": "respond-async"}
-            self.job = await self._send("POST", call.path, headers=headers, json=call.body(sources))
+            self.job = job = await self._send("POST", call.path, headers=headers, json=call.body(sources))
             try:
-                self.job = await self._ended(self.job["id"])
+                self.job = job = await self._ended(job["id"])
             except asyncio.CancelledError:
                 with suppress(httpx.TransportError):
-                    await self._client.post(path_of(self.job, "/cancel"))
+                    await self._client.post(path_of(job, "/cancel"))
                 raise
-        if self.job["state"] != "succeeded":
-            raise Problem(self.job.get("error") or {"detail": f"the job was {self.job['state']}"})
+        if job["state"] != "succeeded":
+            raise Problem(job.get("error") or {"detail": f"the job was {job['state']}"})
+        return job
 
     async def _upload(self, table: pa.Table) -> str:
         async def content() -> AsyncIterator[bytes]:
@@ -308,7 +314,7 @@ class AsyncRowveil:
 
         async def upload() -> str:
             answer = await self._client.post("/v1/buffers", content=content(), headers=headers)
-            buffer: str = checked(answer).json()["id"]
+            buffer: str = content_of(answer)["id"]
             return buffer
 
         return await repeated_async(upload, self._patience)
@@ -320,7 +326,7 @@ class AsyncRowveil:
         sent = (headers or {}) | idempotency_key(method)
 
         async def attempt() -> Any:
-            return checked(await self._client.request(method, path, headers=sent, **request)).json()
+            return content_of(await self._client.request(method, path, headers=sent, **request))
 
         return await repeated_async(attempt, self._patience)
 
@@ -333,7 +339,7 @@ class AsyncRowveil:
                     show(bar, update)
                     heard = time.monotonic()
                 try:
-                    job: dict[str, Any] = checked(await self._client.get(f"/v1/jobs/{job_id}")).json()
+                    job: dict[str, Any] = content_of(await self._client.get(f"/v1/jobs/{job_id}"))
                 except TEMPORARY as error:
                     if is_final(error) or time.monotonic() - heard > self._silence:
                         raise

@@ -1,5 +1,6 @@
 """Requests of the client: path, tables to upload, and the other members of the body."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict
@@ -52,7 +53,7 @@ class Call:
 
 def run_call(service: str, table: pa.Table, members: dict[str, Any], parameters: dict[str, Any]) -> Call:
     """Return the call of a service; members that are None are left out."""
-    return Call(f"/v1/services/{service}", {"source": table}, _given(members) | {"parameters": parameters})
+    return Call(f"/v1/services/{service}", {"source": table}, _given(members | {"parameters": parameters}))
 
 
 def measure_call(table: Any, release: Any, members: dict[str, Any]) -> Call:
@@ -62,7 +63,7 @@ def measure_call(table: Any, release: Any, members: dict[str, Any]) -> Call:
 
 def frontier_call(table: Any, services: Sequence[Any], members: dict[str, Any]) -> Call:
     """Return the call that compares services and parameters on a table."""
-    return Call("/v1/frontier", _tables(source=table), _given(members) | {"services": list(services)})
+    return Call("/v1/frontier", _tables(source=table), _given(members | {"services": list(services)}))
 
 
 def attack_call(table: Any, release: Any, control: Any, job: str | None, members: dict[str, Any]) -> Call:
@@ -109,4 +110,16 @@ def _tables(**tables: Any) -> dict[str, pa.Table]:
 
 
 def _given(members: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in members.items() if value is not None}
+    """Return the members that are not None as plain JSON, before a table is uploaded. Raises TypeError."""
+    given = {name: value for name, value in members.items() if value is not None}
+    plain: dict[str, Any] = json.loads(json.dumps(given, default=_plain, allow_nan=False))
+    return plain
+
+
+def _plain(value: Any) -> Any:
+    """Return numbers and lists of numpy and pandas as those of Python, and dates as text."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if hasattr(value, "isoformat"):
+        return value.isoformat()
+    raise TypeError(f"an argument has a value that JSON cannot hold, of type {type(value).__qualname__}")

@@ -24,7 +24,7 @@ from rowveil_client.calls import (
     run_call,
     run_of,
 )
-from rowveil_client.problem import Problem, checked
+from rowveil_client.problem import Problem, checked, content_of
 from rowveil_client.progress import is_interactive, progress_bar, show
 from rowveil_client.retries import (
     ONCE,
@@ -79,7 +79,8 @@ class Rowveil:
         self._patience = Patience(retry_seconds, connect_seconds)
         self._shown = is_interactive() if progress is None else progress
         self.job: dict[str, Any] = {}
-        """Job of the last call, from its acceptance on: id, outcome, events and digests."""
+        """Job of the last call, from its acceptance on: id, outcome, events and digests. If threads make
+        calls at the same time, it is that of the call whose job was accepted or has ended last."""
 
     def dswap(self, table: T, **asked: Any) -> T:
         """Exchange values between any rows. ``asked``: arguments of `run`."""
@@ -168,8 +169,8 @@ class Rowveil:
         members |= {"deadline_seconds": deadline_seconds, "webhook": webhook}
         members |= {"name": name, "label": label, "notes": notes}
         arrow, back = as_arrow(table)
-        self._run_job(run_call(service, arrow, members, parameters))
-        return back(self._rows(self.job["id"]))
+        job = self._run_job(run_call(service, arrow, members, parameters))
+        return back(self._rows(job["id"]))
 
     def validate(self, service: str, table: Any, **asked: Any) -> dict[str, Any]:
         """Check a run and return its plan, without running or storing anything.
@@ -217,8 +218,7 @@ class Rowveil:
             The service rejected the request, or the job failed.
         """
         members = {"measures": measures, "aligned": aligned, "seed": seed, **submission}
-        self._run_job(measure_call(table, release, members))
-        return self.report()
+        return self._report(self._run_job(measure_call(table, release, members)))
 
     def frontier(
         self,
@@ -256,8 +256,7 @@ class Rowveil:
         """
         members = options | {"measures": measures, "seed": seed, "priority": priority}
         members |= {"deadline_seconds": deadline_seconds, "webhook": webhook}
-        self._run_job(frontier_call(table, services, members))
-        return self.report()
+        return self._report(self._run_job(frontier_call(table, services, members)))
 
     def attack(
         self,
@@ -295,13 +294,12 @@ class Rowveil:
             The service rejected the request, or the job failed.
         """
         members = asked | {"known": list(known), "secret": list(secret)}
-        self._run_job(attack_call(table, release, control, job or run_of(self.job), members))
-        return self.report()
+        call = attack_call(table, release, control, job or run_of(self.job), members)
+        return self._report(self._run_job(call))
 
     def report(self) -> dict[str, Any]:
         """Return the report of the last call. Raises Problem."""
-        report: dict[str, Any] = self._send("GET", path_of(self.job, "/report"))
-        return report
+        return self._report(self.job)
 
     def manifest(self) -> dict[str, Any]:
         """Return the signed manifest of the last call. Raises Problem."""
@@ -368,21 +366,29 @@ class Rowveil:
             for buffer in buffers:
                 repeated(partial(attempt, buffer), patience)
 
-    def _run_job(self, call: Call) -> None:
-        """Submit a job and wait for its end. Raises Problem."""
+    def _report(self, job: dict[str, Any]) -> dict[str, Any]:
+        report: dict[str, Any] = self._send("GET", path_of(job, "/report"))
+        return report
+
+    def _run_job(self, call: Call) -> dict[str, Any]:
+        """Submit a job, wait for its end and return it. Raises Problem.
+
+        Another thread may make calls at the same time: the job of this one is a local variable.
+        """
         with self._uploaded(call.tables) as sources:
             headers = {"prefer": "respond-async"}
-            self.job = self._send("POST", call.path, headers=headers, json=call.body(sources))
-            self.job = self._ended(self.job["id"])
-        if self.job["state"] != "succeeded":
-            raise Problem(self.job.get("error") or {"detail": f"the job was {self.job['state']}"})
+            self.job = job = self._send("POST", call.path, headers=headers, json=call.body(sources))
+            self.job = job = self._ended(job["id"])
+        if job["state"] != "succeeded":
+            raise Problem(job.get("error") or {"detail": f"the job was {job['state']}"})
+        return job
 
     def _upload(self, table: pa.Table) -> str:
         headers = {"content-type": ARROW} | idempotency_key("POST")
 
         def upload() -> str:
             answer = self._client.post("/v1/buffers", content=arrow_stream(table), headers=headers)
-            buffer: str = checked(answer).json()["id"]
+            buffer: str = content_of(answer)["id"]
             return buffer
 
         return repeated(upload, self._patience)
@@ -391,7 +397,7 @@ class Rowveil:
         """Send a request, repeatedly if needed, and return the content of the answer. Raises Problem."""
         sent = (headers or {}) | idempotency_key(method)
         return repeated(
-            lambda: checked(self._client.request(method, path, headers=sent, **request)).json(),
+            lambda: content_of(self._client.request(method, path, headers=sent, **request)),
             self._patience,
         )
 
@@ -408,7 +414,7 @@ class Rowveil:
                     show(bar, update)
                     heard = time.monotonic()
                 try:
-                    job: dict[str, Any] = checked(self._client.get(f"/v1/jobs/{job_id}")).json()
+                    job: dict[str, Any] = content_of(self._client.get(f"/v1/jobs/{job_id}"))
                 except TEMPORARY as error:
                     if is_final(error) or time.monotonic() - heard > self._silence:
                         raise

@@ -27,6 +27,9 @@ class Problem(Exception):
 
 def checked(answer: httpx.Response) -> httpx.Response:
     """Return the response. Raises Problem."""
+    if answer.has_redirect_location:
+        target = answer.headers["location"]
+        raise _stranger(answer, f"it redirects to {target}; give the client the address of the service there")
     if not answer.is_error:
         return answer
     try:
@@ -36,6 +39,25 @@ def checked(answer: httpx.Response) -> httpx.Response:
     if not isinstance(document, dict) or "detail" not in document:  # of a proxy
         document = {"status": answer.status_code, "detail": f"{answer.status_code} {answer.reason_phrase}"}
     raise Problem(document, _seconds(answer.headers.get("retry-after", "")))
+
+
+def content_of(answer: httpx.Response) -> Any:
+    """Return the JSON of a response. Raises Problem; httpx.RemoteProtocolError: a proxy has cut it."""
+    try:
+        return checked(answer).json()
+    except ValueError as error:
+        media_type = answer.headers.get("content-type", "nothing")
+        if media_type.startswith("application/json"):
+            raise httpx.RemoteProtocolError("the answer was cut: its JSON has no end") from error
+        raise _stranger(answer, f"it sent {media_type} in place of JSON") from error
+
+
+def _stranger(answer: httpx.Response, what: str) -> Problem:
+    """Return the problem of an address at which something else answers, such as a proxy's page to sign in."""
+    address = f"{answer.url.scheme}://{answer.url.netloc.decode()}"
+    return Problem(
+        {"status": answer.status_code, "detail": f"no Rowveil service answers at {address}: {what}"}
+    )
 
 
 def _seconds(retry_after: str) -> float | None:

@@ -1,6 +1,7 @@
 """Tables in and out: pandas and polars DataFrames as Arrow tables, and Arrow streams over HTTP."""
 
 import io
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -22,17 +23,23 @@ def as_arrow(table: T) -> tuple[pa.Table, Callable[[pa.Table], T]]:
     given: Any = table
     if isinstance(given, pa.Table):
         return given, lambda released: released
-    library = type(given).__module__.partition(".")[0]
-    if library == "pandas" and hasattr(given, "columns"):
+    if _is_frame_of("pandas", given):
         _warn_of_index(given)
-        return pa.Table.from_pandas(given, preserve_index=False), _as_pandas
-    if library == "polars" and hasattr(given, "to_arrow") and hasattr(given, "columns"):
+        sent, columns = pa.Table.from_pandas(given, preserve_index=False), given.columns
+        return sent, lambda released: _as_pandas(released, sent.column_names, columns)
+    if _is_frame_of("polars", given):
         import polars
 
         return given.to_arrow(), lambda released: polars.from_arrow(released)  # type: ignore[return-value]
     raise TypeError(
         f"a table is a pandas or polars DataFrame, or a pyarrow Table; this is {type(given).__qualname__}"
     )
+
+
+def _is_frame_of(library: str, given: Any) -> bool:
+    """Return whether this is a DataFrame of the library, or of a subclass; nothing is imported for it."""
+    module = sys.modules.get(library)
+    return module is not None and isinstance(given, module.DataFrame)
 
 
 def _warn_of_index(frame: Any) -> None:
@@ -47,8 +54,11 @@ def _warn_of_index(frame: Any) -> None:
         )
 
 
-def _as_pandas(released: pa.Table) -> Any:
-    """Convert to a DataFrame. Integers with nulls become pandas' nullable integers, not rounded floats."""
+def _as_pandas(released: pa.Table, names: list[str], columns: Any) -> Any:
+    """Convert to a DataFrame. Integers with nulls become pandas' nullable integers, not rounded floats.
+
+    Arrow has texts as names. ``columns`` are the source's own, such as numbers, in the order of ``names``.
+    """
     import pandas
 
     frame = released.to_pandas()
@@ -57,6 +67,8 @@ def _as_pandas(released: pa.Table) -> Any:
             sign = "" if pa.types.is_signed_integer(values.type) else "U"
             exact = pandas.api.types.pandas_dtype(f"{sign}Int{values.type.bit_width}")
             frame[name] = values.to_pandas(types_mapper=lambda _, exact=exact: exact)
+    if released.column_names == names:
+        frame.columns = columns
     return frame
 
 

@@ -1,11 +1,11 @@
-"""Response models of the details of attacks, and of the thresholds of a verdict.
+"""Response models of the attacks of a report, of their details, and of the thresholds of a verdict.
 
 They are schemas alone, as those of `app.api.measure_schemas` are.
 """
 
 from pydantic.json_schema import SkipJsonSchema
 
-from app.api.report_schemas import AttackRisk, ResponseModel, SuccessCount
+from app.api.report_schemas import AttackFigures, AttackResult, AttackRisk, ResponseModel, SuccessCount
 
 
 class AttackRun(ResponseModel):
@@ -81,8 +81,8 @@ class AttackDetails(ResponseModel):
     certain: int | SkipJsonSchema[None] = None
     certain_and_right: int | SkipJsonSchema[None] = None
     mean_belief: float | SkipJsonSchema[None] = None
-    exact: int | bool | SkipJsonSchema[None] = None
-    """Re-identification: number of values found exactly. Recovery: whether values must be found exactly."""
+    exact: int | SkipJsonSchema[None] = None
+    """Number of values found exactly."""
     moved: list[list[str]] | SkipJsonSchema[None] = None
     """Known fields that were moved together."""
     stayed: list[str] | SkipJsonSchema[None] = None
@@ -99,10 +99,6 @@ class AttackDetails(ResponseModel):
     fitted_rows: int | SkipJsonSchema[None] = None
     tried_rows: int | SkipJsonSchema[None] = None
     quantiles: int | SkipJsonSchema[None] = None
-    within_tolerance: int | SkipJsonSchema[None] = None
-    mean_error: float | SkipJsonSchema[None] = None
-    mean_error_in_deviations: float | SkipJsonSchema[None] = None
-    segments: SegmentsSolved | SkipJsonSchema[None] = None
     known: list[str] | SkipJsonSchema[None] = None
     k: int | SkipJsonSchema[None] = None
     q: float | SkipJsonSchema[None] = None
@@ -118,6 +114,64 @@ class AttackDetails(ResponseModel):
     attacks: dict[str, ComposedAttack] | SkipJsonSchema[None] = None
     left_out: dict[str, str] | SkipJsonSchema[None] = None
     """Attack -> reason why it does not apply."""
+
+
+class RecoveryDetails(ResponseModel):
+    """Further figures of an attack that recovers values of LOCALITY."""
+
+    exact: bool
+    """Whether a value counts as recovered only if it is exact: whole numbers, decimals and dates."""
+    within_tolerance: int
+    tolerance: float
+    mean_error: float
+    mean_error_in_deviations: float | SkipJsonSchema[None] = None
+    known_rows: int | SkipJsonSchema[None] = None
+    """Rows that the intruder knows."""
+    segments: SegmentsSolved | SkipJsonSchema[None] = None
+
+
+class RecoveryResult(AttackFigures):
+    """Result of an attack that recovers values of LOCALITY."""
+
+    details: RecoveryDetails
+    """Further figures."""
+
+
+_OneResult = AttackResult | SkipJsonSchema[None]
+_BySecret = dict[str, AttackResult] | SkipJsonSchema[None]
+_Recovery = dict[str, RecoveryResult] | SkipJsonSchema[None]
+
+
+class Attacks(ResponseModel):
+    """Results of the attacks that apply to the release; an object has one for each secret field or case."""
+
+    # One member for each attack, in place of one union of both types of results, which OpenAPI Generator's
+    # clients cannot read.
+
+    singling_out_univariate: _OneResult = None
+    singling_out_multivariate: _OneResult = None
+    linkability: _OneResult = None
+    inference: _BySecret = None
+    membership: _OneResult = None
+    reidentification: _BySecret = None
+    """DSWAP, CDSWAP, DDSWAP, MEWS and MEDS. Fields that are swapped together are joined by commas."""
+    rule_linkage: _OneResult = None
+    """The same services."""
+    donor_inference: _BySecret = None
+    """RWN."""
+    naive_guess: _OneResult = None
+    """PABIDOT, as are the next three."""
+    ica: _OneResult = None
+    known_io: _BySecret = None
+    enumeration: _OneResult = None
+    rounding: _Recovery = None
+    """LOCALITY."""
+    linear_programming: _Recovery = None
+    """LOCALITY."""
+    area_linkage: _OneResult = None
+    """RSWAP."""
+    composition: _BySecret = None
+    """Several releases of one source."""
 
 
 class RiskBounds(ResponseModel):

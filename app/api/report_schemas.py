@@ -282,8 +282,8 @@ class AttackRisk(ResponseModel):
     high: float
 
 
-class AttackResult(ResponseModel):
-    """Result of one attack."""
+class AttackFigures(ResponseModel):
+    """Successes of one attack, and the risk."""
 
     attack: SuccessCount
     """Attacks on the release."""
@@ -295,6 +295,11 @@ class AttackResult(ResponseModel):
     """Absent without control rows, and if all attacks on them succeed."""
     note: str | SkipJsonSchema[None] = None
     """Limit of the attack that a reader must know."""
+
+
+class AttackResult(AttackFigures):
+    """Result of one attack."""
+
     details: Annotated[
         dict[str, JsonValue], BeforeValidator(_without_nulls), SchemaOf(_ATTACKS, "AttackDetails")
     ] = Field(default={})
@@ -471,8 +476,11 @@ class Report(ResponseModel):
     """Present if the result was chosen from several runs: all of them."""
     frontier: FrontierDescription | SkipJsonSchema[None] = None
     """Present for `POST /v1/frontier`: all points."""
-    attacks: dict[str, AttackResult | dict[str, AttackResult]] | SkipJsonSchema[None] = None
-    """Attack -> its result, or secret field -> result. Present for `POST /v1/attacks`, and for a run with
+    attacks: (
+        Annotated[dict[str, AttackResult | dict[str, AttackResult]], SchemaOf(_ATTACKS, "Attacks")]
+        | SkipJsonSchema[None]
+    ) = None
+    """Attack -> its result, or an object of results. Present for `POST /v1/attacks`, and for a run with
     `attacks`."""
     control: Literal["given", "sister", "none"] | SkipJsonSchema[None] = None
     """Origin of the control rows: given in the request; withheld from a sister release of the same service,

@@ -13,6 +13,8 @@ from app.store.sql import idempotency
 from app.store.sql.db import Transaction
 from app.store.sql.models import IdempotencyKey
 
+REUSED = "this Idempotency-Key was used for another request; a new request needs a new key"
+
 
 class Idempotency:
     """Finds and stores keys within the caller's transaction."""
@@ -35,9 +37,7 @@ class Idempotency:
         if known is None:
             return None
         if known.fingerprint != self._fingerprint(submission):
-            raise IdempotencyKeyReused(
-                "this Idempotency-Key was used for another request; a new request needs a new key"
-            )
+            raise IdempotencyKeyReused(REUSED)
         return known.resource
 
     def resource_of_any_request(

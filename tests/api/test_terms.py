@@ -59,6 +59,18 @@ def test_a_key_is_honoured_on_an_upload(api: Api) -> None:
     api.problem(forms[2], 422, "idempotency_key_reused")
 
 
+def test_the_key_of_a_job_makes_no_buffer(api: Api) -> None:
+    """The buffer would replace the job under the key, whose repetition would be rejected or run again."""
+    key = {"idempotency-key": "terms-5"}
+    job = api.job(api.client.post("/v1/services/DSWAP", json=CALL, headers=key))
+    upload = {"content": b"a\n1\n", "headers": key | {"content-type": "text/csv"}}
+    api.problem(api.client.post("/v1/buffers", **upload), 422, "idempotency_key_reused")
+    again = api.job(api.client.post("/v1/services/DSWAP", json=CALL, headers=key))
+    assert again["id"] == job["id"]
+    assert api.client.delete(f"/v1/jobs/{job['id']}").status_code == 204
+    assert api.client.post("/v1/buffers", **upload).status_code == 201
+
+
 @pytest.mark.parametrize("path", ["/v1/services/DSWAP", "/v1/measures", "/v1/frontier"])
 def test_every_call_that_makes_a_job_takes_terms(api: Api, path: str) -> None:
     """The job shows its options."""

@@ -5,9 +5,12 @@ import inspect
 import json
 import os
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
+import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -107,6 +110,42 @@ def test_measures_frontier_and_attack_return_their_reports(rowveil: Any) -> None
     attacked = rowveil.attack(table, released, **asked, deadline_seconds=900)
     assert rowveil.job["kind"] == "attacks"
     assert attacked["verdict"]["state"] in ("low", "elevated", "high")
+
+
+def test_arguments_of_numpy_and_pandas_are_sent_as_plain_ones() -> None:
+    """A notebook has them; what JSON cannot hold is refused before a table is uploaded."""
+    frame = pd.DataFrame({"day": pd.to_datetime(["2026-01-31"]), "income": [1]})
+    given = {
+        "swap_fields": frame.columns[1:],
+        "rate": np.float64(0.5),
+        "classifier": {"breaks": frame["day"]},
+    }
+    call = calls.run_call("CDSWAP", pa.table({}), {"seed": np.int64(7)}, given)
+    breaks = {"breaks": ["2026-01-31T00:00:00"]}
+    plain = {"swap_fields": ["income"], "rate": 0.5, "classifier": breaks}
+    assert call.members == {"seed": 7, "parameters": plain}
+    with pytest.raises(TypeError, match="of type set"):
+        calls.run_call("DSWAP", pa.table({}), {}, {"swap_fields": {"income"}})
+
+
+def test_calls_at_the_same_time_return_their_own_results(client: httpx.Client) -> None:
+    """Tasks and threads that share a client; each got the release of the call that had ended last."""
+    address = str(client.base_url)
+    key = client.headers.get("authorization", "").removeprefix("Bearer ") or None
+    tables = [pa.table({"v": range(1000 * part, 1000 * part + 50)}) for part in range(6)]
+
+    async def gathered() -> list[pa.Table]:
+        async with AsyncRowveil(address, key) as rowveil:
+            return await asyncio.gather(*(rowveil.dswap(table, swap_fields=["v"]) for table in tables))
+
+    with Rowveil(address, key) as rowveil, ThreadPoolExecutor(len(tables)) as threads:
+        released = list(threads.map(lambda table: rowveil.dswap(table, swap_fields=["v"]), tables))
+        measured = list(threads.map(lambda table: rowveil.measure(table, table.slice(20)), tables))
+    for releases in (released, asyncio.run(gathered())):
+        assert [sorted(release["v"].to_pylist()) for release in releases] == [
+            table["v"].to_pylist() for table in tables
+        ]
+    assert all(report["summary"]["destination_rows"] == 30 for report in measured)
 
 
 def test_a_cancelled_task_cancels_its_job(client: httpx.Client) -> None:

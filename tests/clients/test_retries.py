@@ -79,7 +79,8 @@ class Unreliable(httpx.BaseTransport, httpx.AsyncBaseTransport):
         if fault == "cut":
             return httpx.Response(answer.status_code, headers=answer.headers, stream=Cut(answer.content))
         arrived = answer.content[: len(answer.content) // 2] if fault == "ended" else answer.content
-        return httpx.Response(answer.status_code, content=arrived, headers={"content-type": "x/y"})
+        media_type = {"content-type": answer.headers.get("content-type", "x/y")}
+        return httpx.Response(answer.status_code, content=arrived, headers=media_type)
 
 
 def problem(status: int, code: str, retry_after: str) -> httpx.Response:
@@ -113,7 +114,7 @@ def test_requests_are_repeated_and_make_one_job(client: httpx.Client, kind: str)
         client,
         {
             ("POST", "/v1/buffers"): ["away", "cut", problem(429, "limit_reached", "0")],
-            SUBMISSION: [problem(503, "unavailable", "0"), "cut", httpx.Response(502)],
+            SUBMISSION: [problem(503, "unavailable", "0"), "ended", httpx.Response(502)],
             ("GET", "/events"): ["ended"],
             ("DELETE", ""): ["away", problem(503, "unavailable", "0"), "cut"],
             ("GET", "/rows"): ["cut", "away", "ended"],
@@ -151,6 +152,26 @@ def test_an_answer_that_is_final_is_raised_at_once(
         run(kind, unreliable, **options)
     assert caught.value.retry_after == float(answer[2])
     assert len(unreliable.keys[SUBMISSION[1]]) == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (
+            httpx.Response(301, headers={"location": "https://swap.example/v1/jobs"}),
+            "redirects to https://swap",
+        ),
+        (httpx.Response(200, html="<p>Sign in</p>"), "sent text/html; charset=utf-8 in place of JSON"),
+    ],
+    ids=["another address", "a page to sign in"],
+)
+@pytest.mark.parametrize("kind", ["blocking", "asyncio"])
+def test_an_answer_of_something_else_says_so(
+    client: httpx.Client, kind: str, answer: dict[str, Any], message: str
+) -> None:
+    """It was an error of the JSON parser."""
+    with pytest.raises(Problem, match=f"no Rowveil service answers at http://service: it {message}"):
+        run(kind, Unreliable(client, {("POST", "/v1/buffers"): [httpx.Response(**answer)]}))
 
 
 def test_the_pause_is_at_least_what_the_answer_asks_for() -> None:

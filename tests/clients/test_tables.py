@@ -1,6 +1,7 @@
 """Tables in and out of the Python client."""
 
 import warnings
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -26,3 +27,21 @@ def test_the_usual_index_needs_no_warning() -> None:
         warnings.simplefilter("error")
         for frame in frames:
             assert as_arrow(frame)[0].column_names == ["a"]
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [[0, 1], pd.MultiIndex.from_tuples([("a", "x"), ("a", "y")]), pd.Index(["a", "b"], name="field")],
+)
+def test_columns_keep_their_names(columns: Any) -> None:
+    """Arrow has texts alone, so that `release[0]` was no column."""
+    frame = pd.DataFrame([[1, 2], [3, 4]], columns=columns)
+    table, back = as_arrow(frame)
+    pd.testing.assert_frame_equal(back(table), frame)
+
+
+def test_a_subclass_of_a_data_frame_is_one() -> None:
+    class Survey(pd.DataFrame):
+        pass
+
+    assert as_arrow(Survey({"a": [1, 2]}))[0].column_names == ["a"]

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from app.callers import Caller
-from app.errors import NotFound, Unavailable
+from app.errors import IdempotencyKeyReused, NotFound, Unavailable
 from app.ids import new_id
 from app.jobs.fairness.limits import Limits
-from app.jobs.idempotency import Idempotency
+from app.jobs.idempotency import REUSED, Idempotency
 from app.jobs.requests import StoredTable, SubmissionOptions
 from app.jobs.stores import Stores
-from app.store.sql import buffers, idempotency, usage
+from app.store.sql import buffers, idempotency, jobs, usage
 from app.store.sql.audit.trail import Entry
 from app.store.sql.bindings import buffer_binding
 from app.store.sql.db import Transaction
@@ -32,7 +32,7 @@ class BufferRows:
     def admit(self, submission: SubmissionOptions, caller: Caller) -> bool:
         """Reject a caller at its limit, and return whether its key has a buffer; `_insert` checks both.
 
-        Raises LimitReached, StorageFull.
+        Raises IdempotencyKeyReused, LimitReached, StorageFull.
         """
         with self._stores.database.read() as session:
             now = moment(session)
@@ -65,10 +65,18 @@ class BufferRows:
     def _of_key(
         self, session: Transaction, submission: SubmissionOptions, caller: Caller, now: datetime
     ) -> Buffer | None:
-        """Return the buffer made under the key by any request; None also if it has expired."""
-        buffer_id = self._idempotency.resource_of_any_request(session, caller.owner, submission, now)
+        """Return the buffer made under the key by any request; None also if it has expired.
+
+        Raises IdempotencyKeyReused: the key has a job, which a buffer would take it from.
+        """
+        made = self._idempotency.resource_of_any_request(session, caller.owner, submission, now)
+        if made is None:
+            return None
         # Visible to the caller only: a changed row of the key could name another's buffer.
-        return buffers.find(session, buffer_id, now, caller) if buffer_id is not None else None
+        buffer = buffers.find(session, made, now, caller)
+        if buffer is None and jobs.find(session, made, caller=caller) is not None:
+            raise IdempotencyKeyReused(REUSED)
+        return buffer
 
     def insert(
         self,

@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from typing import Any
+from typing import Any, get_type_hints
 
 import pyarrow as pa
 import pytest
@@ -10,6 +10,9 @@ import pytest
 from app.api.figure_schemas import BinFigures, LocalityCounts, Measures, ServiceFigures, SummaryFigures
 from app.api.measure_schemas import MeasureFigure
 from app.api.report_schemas import Report
+from providers import PROVIDERS
+from providers.attacks.figures import AttackResult
+from providers.attacks.registry import attacks_on
 from providers.measures import MEASURES
 from providers.measures.assessment import MeasureOptions, Release, assess
 from providers.randomness.chacha20 import Stream
@@ -27,6 +30,16 @@ def test_every_measure_has_a_model() -> None:
         properties = SCHEMAS[name]["properties"]
         assert set(measure.report(0.0)) <= set(properties), key
         assert set(MeasureFigure.model_fields) <= set(properties), key
+
+
+def test_every_attack_is_a_member_of_one_type() -> None:
+    """Generators cannot read a union: a member is an object of results exactly if its attack returns one."""
+    attacks = {name: attack for service in (None, *PROVIDERS) for name, attack in attacks_on(service).items()}
+    properties = SCHEMAS["Attacks"]["properties"]
+    assert set(properties) == set(attacks)
+    for name, attack in attacks.items():
+        several = get_type_hints(attack.run)["return"] != AttackResult
+        assert ("additionalProperties" in properties[name]) is several, name
 
 
 def test_the_summary_of_a_run_has_its_figures() -> None:

@@ -436,6 +436,8 @@ class GuaranteeDescription(ResponseModel):
     """Swap field, or all locked fields joined by commas -> its epsilon."""
     unit: str | SkipJsonSchema[None] = None
     """Field that identifies a household or unit, whose rows move as one; absent: each row moves by itself."""
+    member_order: str | SkipJsonSchema[None] = None
+    """Order in which the rows of two households or units are exchanged; absent where there is none."""
     holds_for: str
     """Tables that epsilon compares, or the reason why there is none."""
     invariants: list[str]

@@ -259,7 +259,7 @@ class ComposedEpsilon(ResponseModel):
     """Epsilon of a release, and of all releases of its source until then, which add up.
 
     The sum holds for an exchange of fields that all of them swap. The same run again adds nothing. Another
-    run adds its epsilon, even if it gives the same rows.
+    run adds its epsilon, even if it gives the same rows; with the seed of an earlier one it leaves no sum.
     """
 
     epsilon: float | SkipJsonSchema[None] = None
@@ -278,6 +278,8 @@ class ComposedEpsilon(ResponseModel):
     from entries of older versions."""
     unit: str | SkipJsonSchema[None] = None
     """Field that identifies a household or unit, whose rows move as one; absent: each row moves by itself."""
+    member_order: str | SkipJsonSchema[None] = None
+    """Order in which the rows of two households or units are exchanged; absent where there is none."""
     releases: int
     """Number of these releases, this one included."""
     without: int

@@ -69,7 +69,9 @@ def with_release(
         match, family = recognise(question, own, partial(digest_of_blob, task.source))
     risk = None
     released = columns["destination"]["digest"] if family is None else _released_digest(task, columns, family)
-    epsilon = None if guarantee is None else composed_epsilon(guarantee, _draw(task, question), family)
+    epsilon = None
+    if guarantee is not None:
+        epsilon = composed_epsilon(guarantee, _draw(task, question), _stream(task, question), family)
     if family is not None:
         refuse(question)
         new = not contains(family.destinations, released)
@@ -109,12 +111,21 @@ def _draw(task: SwapTask, question: ReleaseQuestion) -> str:
     return draw_of(question.key, task.seed, question.source_digest.encode(), written)
 
 
-def composed_epsilon(guarantee: Mapping[str, Any], draw: str, family: EarlierSource | None) -> dict[str, Any]:
+def _stream(task: SwapTask, question: ReleaseQuestion) -> str:
+    """Return the fingerprint of the random words of a run: of its seed, and the service that reads them."""
+    draws_revision = str(PROVIDERS[task.service].draws_revision)
+    return draw_of(question.key, task.seed, task.service.encode(), draws_revision.encode())
+
+
+def composed_epsilon(
+    guarantee: Mapping[str, Any], draw: str, stream: str, family: EarlierSource | None
+) -> dict[str, Any]:
     """Add up the epsilons of all releases of a source with draws of their own, this one included.
 
     The bytes do not matter: two independent runs that give the same ones reveal more than one of them, so
     that both count. The same run again reveals nothing more. The sum holds for an exchange of the fields that
-    all releases swap: see `providers.swapping.composition`.
+    all releases swap: see `providers.swapping.composition`. Two runs that differ and have one seed are not
+    independent: then there is no sum.
 
     Parameters
     ----------
@@ -122,6 +133,8 @@ def composed_epsilon(guarantee: Mapping[str, Any], draw: str, family: EarlierSou
         Figure `guarantee` of the run.
     draw : str
         Fingerprint of the run's draws.
+    stream : str
+        Fingerprint of the random words behind them.
     family : EarlierSource or None
         Earlier releases of the source.
 
@@ -129,22 +142,29 @@ def composed_epsilon(guarantee: Mapping[str, Any], draw: str, family: EarlierSou
     -------
     dict
         ``epsilon`` of this release, ``all_releases`` together, each None if there is no finite one,
-        ``releases``, the number ``without`` a finite epsilon, and ``draw``. ``orders`` and ``unit`` of this
-        release, unless it has no finite epsilon: see `RunEpsilon.document`. ``fields`` for which
-        ``all_releases`` holds, and ``limits``: a sentence on why there is no sum, or none for other fields;
-        each None if there is nothing to say.
+        ``releases``, the number ``without`` a finite epsilon, ``draw`` and ``stream``.
+        The members of `RunEpsilon.document` for this release, unless it has no finite epsilon.
+        ``fields`` for which ``all_releases`` holds, and ``limits``: a sentence on why there is no sum, or
+        none for other fields; each None if there is nothing to say.
     """
     known: list[RunEpsilon | None] = []
     if family is not None:
         known = list(family.epsilons or [None] * family.releases)
     own = run_epsilon(guarantee)
+    dependent = 0 if family is None else family.dependent
     if family is None or not has_draw(family.draws, draw):
         known.append(own)
+        dependent += family is not None and has_draw(family.streams, stream)
     finite = [run for run in known if run is not None]
     unnamed = sum(not run.blocks for run in finite)
     together, limits = NOTHING_TOGETHER, f"No finite epsilon holds for all {len(known)} releases: "
     if len(finite) < len(known):
         limits += f"{len(known) - len(finite)} have none"
+    elif dependent:
+        limits = (
+            f"No sum of the epsilons of all {len(known)} releases is stated, because they are not "
+            f"independent: {dependent} of them {'has' if dependent == 1 else 'have'} the seed of another one"
+        )
     elif unnamed:
         limits = (
             f"No sum of the epsilons of all {len(known)} releases is stated: entries of older versions "
@@ -161,6 +181,7 @@ def composed_epsilon(guarantee: Mapping[str, Any], draw: str, family: EarlierSou
         "releases": len(known),
         "without": len(known) - len(finite),
         "draw": draw,
+        "stream": stream,
         **({} if own is None else own.document()),
         "fields": list(together.fields) or None,
         "limits": limits or None,

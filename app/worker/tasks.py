@@ -34,6 +34,10 @@ class EarlierSource(NamedTuple):
     draws: bytes = b""
     """Set of the fingerprints of the draws behind `epsilons`, as far as they are known: see
     `app.worker.digest_sets`."""
+    streams: bytes = b""
+    """Set of the fingerprints of the seeds of these draws."""
+    dependent: int = 0
+    """Number of these draws that have the seed of another one."""
 
 
 class EarlierSources(NamedTuple):

@@ -25,6 +25,9 @@ Optim data privacy providers 11.3 and 11.7, module Data Swapping: "Class-based D
 
 from __future__ import annotations
 
+import hashlib
+import json
+from dataclasses import replace
 from typing import Annotated, Any, Self
 
 import numpy as np
@@ -207,9 +210,27 @@ def swap(
 def household_exchanges(table: pa.Table, params: CdswapParams) -> tuple[Members, list[Exchange]]:
     """Group the households of equal size whose members have the same classes."""
     classes_by_row = classes_of(equivalence_classes(table, params))
-    members = moving_members(table, params, classes_by_row)
+    members = replace(moving_members(table, params, classes_by_row), order=_order_of_members(params))
     absent = absent_households(table, params, members)
     return members, [Exchange(params.swap_fields, alike(members, classes_by_row), params.locked, absent)]
+
+
+def _order_of_members(params: CdswapParams) -> str:
+    """Return the order of a household's members in words; other classifiers may order them differently."""
+    classifiers = params.model_dump(mode="json")["classifier"]
+    if len(classifiers) < len(params.control_field):
+        classifiers *= len(params.control_field)
+    named = [
+        f"'{name}'" if each == "identity" else f"'{name}' (classifier {_short_digest(each)})"
+        for name, each in zip(params.control_field, classifiers, strict=True)
+    ]
+    return f"the classes of {', '.join(named)}, then of rows"
+
+
+def _short_digest(document: Any) -> str:
+    """Return eight hex digits of the BLAKE2b hash of a JSON value."""
+    written = json.dumps(document, sort_keys=True).encode()
+    return hashlib.blake2b(written, digest_size=4).hexdigest()
 
 
 def swap_out_of_core(

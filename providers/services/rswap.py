@@ -61,8 +61,10 @@ class RswapParams(Params):
     """A household with a member whose risk fields occur fewer than `k_anonymity` times in an area must be
     swapped with one of another such area. 0: none must. [0 or more]"""
     swap_rate: Annotated[float, Field(ge=0, le=1)] = 0.05
-    """Share of the households in swaps, in each finest area. Those that must be swapped count in their own
-    area alone, so that areas with more of them exceed the share. [0 to 1]"""
+    """Share of the households in swaps. Half of it is chosen in each finest area, and exchanged with
+    households of other areas, so that shares differ where one area has most households: of 900 and 100, at
+    0.05, 3 % and 25 %. Those that must be swapped count in their own area alone, so that areas with more of
+    them exceed the share. [0 to 1]"""
     carry_along: tuple[str, ...] = Field(default=(), examples=[["grid_cell"]])
     """Fields that are exchanged with the hierarchy, equal for all members of a household."""
     risk: tuple[str, ...] = Field(default=(), examples=[["risk"]])
@@ -234,7 +236,8 @@ PROVIDER = Provider(
     ),
     limits=(
         "Most households are not swapped: at a swap rate of 5 % an intruder who finds a record in its area "
-        "is right in about 95 % of the cases, less often for those of high risk.",
+        "is right in about 95 % of the cases: less often for those of high risk, more often in an area that "
+        "has most of the households.",
         "Only geography moves: a person who is unique in the whole table without it stays unique.",
         "No differential privacy and no k-anonymity: the selection depends on the data, and a combination "
         "that is rare in an area can be so after the swap, with another household.",

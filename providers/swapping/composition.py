@@ -29,6 +29,8 @@ class RunEpsilon(NamedTuple):
     """Epsilon of each random order."""
     unit: str | None = None
     """Field that identifies a household or unit, whose rows move as one; None: each row moves by itself."""
+    member_order: str | None = None
+    """Order in which the rows of two units are exchanged; None: there is none."""
 
     @property
     def fields(self) -> frozenset[str]:
@@ -36,11 +38,12 @@ class RunEpsilon(NamedTuple):
         return frozenset(name for block in self.blocks for name in block)
 
     def document(self) -> dict[str, Any]:
-        """Return plain JSON: ``orders``, each with its ``fields`` and ``epsilon``, and ``unit``."""
+        """Return plain JSON: ``orders`` (each ``fields`` and ``epsilon``), ``unit`` and ``member_order``."""
         orders = zip(self.blocks, self.epsilons, strict=True)
         return {
             "orders": [{"fields": list(block), "epsilon": value} for block, value in orders],
             "unit": self.unit,
+            "member_order": self.member_order,
         }
 
     @classmethod
@@ -53,7 +56,8 @@ class RunEpsilon(NamedTuple):
             return None
         orders = document.get("orders") or ()
         blocks = tuple(tuple(order["fields"]) for order in orders)
-        return cls(blocks, tuple(order["epsilon"] for order in orders), document.get("unit"))
+        epsilons = tuple(order["epsilon"] for order in orders)
+        return cls(blocks, epsilons, document.get("unit"), document.get("member_order"))
 
 
 UNKNOWN_FIELDS = RunEpsilon((), ())
@@ -83,6 +87,7 @@ def run_epsilon(guarantee: Mapping[str, Any]) -> RunEpsilon | None:
         tuple(tuple(order["fields"]) for order in orders),
         tuple(order["epsilon"] for order in orders),
         guarantee.get("unit"),
+        guarantee.get("member_order"),
     )
 
 
@@ -96,6 +101,8 @@ def compose(runs: Sequence[RunEpsilon]) -> Composition:
     """
     if len({run.unit for run in runs}) > 1:
         return Composition(None, (), "not all releases move the same rows, households or units as one")
+    if len({run.member_order for run in runs}) > 1:
+        return Composition(None, (), "not all releases exchange the rows of two units in the same order")
     different = {run.blocks: run for run in runs}.values()
     swapped = frozenset[str]().union(*(run.fields for run in different))
     by_all = swapped.intersection(*(run.fields for run in different))

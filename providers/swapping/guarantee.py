@@ -220,10 +220,11 @@ _DOES_NOT_MEAN = (
     "It does not hide what the invariants publish: if all rows of a group share a value, everyone knows it.",
     "It does not protect the fields that are not swapped, nor whether a person is in the table.",
     "It covers the released rows, not this report: its counts of moved and changed rows are computed from "
-    "the source. Publish the report only where that is acceptable.",
+    "the source. Nor does it cover the digest of the source in job, report and manifest, which confirms a "
+    "guess of the whole source; small groups leave few to try. Publish these only where that is acceptable.",
     "A large group has a large epsilon: 10,000 rows at rate 0.5 have 18.4, and no rate brings them below "
     "9.2. Epsilon 5 already allows one source to be 148 times as probable as the other.",
-    "It holds against anyone who does not have the seed, which must be random and secret.",
+    "It holds against anyone who does not have the seed, which must be random, secret and in no other run.",
     "Every further release of the same source with the same swap fields adds its own epsilon. One that does "
     "not swap a field publishes it row by row, and no finite epsilon holds for that field any more.",
 )

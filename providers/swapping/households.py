@@ -70,6 +70,8 @@ class Members:
     """Start of each household in `rows`; shape (households + 1,)."""
     of_any_size: bool = False
     """Whether households of different sizes are exchanged: each moved field has one value in each of them."""
+    order: str = "rows"
+    """Order of the members, in words."""
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -507,16 +509,19 @@ class _Run:
         if guarantee is None:
             return None
         sizes, invariants = ", which have equal sizes", guarantee["invariants"]
+        order: str | None = self._members.order
+        by_member = f", member by member in the order of {order}"
         if self._members.of_any_size:
-            sizes = ", whose sizes may differ"
+            sizes, order, by_member = ", whose sizes may differ", None, ""
             invariants = [f"Counted by units: {each}" for each in invariants]
         holds_for = (
             guarantee["holds_for"]
             .replace("two people of one group", f"two {self.noun}s of one group{sizes},")
+            .replace("of the swap fields in the source", f"of the swap fields in the source{by_member}")
             .replace("Both people have", "All members of both have")
             .replace(" values in groups", f" {self.noun}s in groups")
         )
-        unit = {"unit": self._given.moving_unit}
+        unit = {"unit": self._given.moving_unit, "member_order": order}
         return {**guarantee, **unit, "holds_for": holds_for, "invariants": invariants}
 
     def translated(self, call: Callable[[], T]) -> T:

@@ -350,5 +350,6 @@ class _SeriesRun:
 
 _ARRIVALS_ONLY = (
     "This concerns units that are new in this run; the epsilon of a unit that kept its partner is that of "
-    "the run which paired it. "
+    "the run which paired it. All tables of the series share their pairs: together they have an epsilon only "
+    "for an exchange of the values of all of their swap fields at once. "
 )

@@ -185,6 +185,19 @@ def test_epsilons_of_releases_add_up(
     assert main(["ledger", "--verify"]) == 0
 
 
+def test_releases_with_one_seed_have_no_sum(member: Callable[[str, str], Api]) -> None:
+    """Their draws are the same words: a sum would hold for independent ones only."""
+    api, rows, permuted = member("one", "warned"), people(36), PARAMETERS | {"mechanism": "permutation"}
+    first = api.run("DSWAP", rows, permuted, seed="0d" * 16)
+    api.run("DSWAP", rows, permuted | {"rate": 0.3}, seed="0d" * 16)
+    api.run("DSWAP", [*rows, *people(37, 1)], permuted, seed="0e" * 16)
+    found = [entry["epsilon"] for entry in listed(api, source=first["source"]["digest"])]
+    reason = "because they are not independent: 1 of them has the seed of another one"
+    assert [reason in entry.get("limits", "") for entry in found] == [False, True, True]
+    assert ["all_releases" in entry for entry in found] == [True, False, False]
+    assert not any({"draw", "stream"} & entry.keys() for entry in found)
+
+
 def of_income(value: float) -> dict[str, Any]:
     return {"orders": [{"fields": ["income"], "epsilon": value}]}
 

@@ -5,7 +5,7 @@ from array import array
 from collections.abc import Iterable
 from typing import Any
 
-from app.worker.digest_sets import packed_digest
+from app.worker.digest_sets import has_draw, packed_digest
 from app.worker.tasks import EarlierSource
 from providers.swapping.composition import UNKNOWN_FIELDS, RunEpsilon
 from providers.tables.digest import DigestForm, form_of
@@ -40,6 +40,10 @@ class KnownFamily:
         """The same objects by their values: a pickle has each of them once."""
         self._draws = b""
         """These fingerprints, packed."""
+        self._streams = b""
+        """Fingerprints of the different seeds of these draws, packed."""
+        self._dependent = 0
+        """Number of these draws that have the seed of another one."""
         self._finite = 0
         """Number of these epsilons that are finite."""
         self._last_released_at = ""
@@ -78,8 +82,18 @@ class KnownFamily:
             return
         if draw is not None:
             self._draws += bytes.fromhex(draw)
+            self._add_stream(stated.get("stream"))
         self._epsilons[release] = self._shared.setdefault(found, found)
         self._finite += found is not None
+
+    def _add_stream(self, stream: str | None) -> None:
+        """Add the fingerprint of the seed of new draws; None: it is unknown."""
+        if stream is None:
+            return
+        if has_draw(self._streams, stream):
+            self._dependent += 1
+        else:
+            self._streams += bytes.fromhex(stream)
 
     def sent(self) -> tuple[bytes, bytes, bytes]:
         """Return what workers need of it: the pickle of an `EarlierSource`, its sketches, and their sizes.
@@ -94,6 +108,8 @@ class KnownFamily:
                 last_released_at=self._last_released_at,
                 epsilons=tuple(self._epsilons.values()) if self._finite else (),
                 draws=self._draws,
+                streams=self._streams,
+                dependent=self._dependent,
             )
             sketches = self.sketches.values()
             sizes = array("q", map(len, sketches)).tobytes()

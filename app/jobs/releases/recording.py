@@ -65,10 +65,13 @@ def record_release(
         What its worker found: ``sketch``, ``family``, ``match``, ``risk``, ``epsilon``; and
         ``destination_digest`` of an earlier release with the same rows, if it is in the other form.
     """
+    family, match = found["family"], found["match"]
+    if family is None and (family := ledger.recorded_meanwhile(session, job)) is not None:
+        match = "digest"
     entry = Release(
         id=new_id(),
         job_id=job.id,
-        family=found["family"] or job.id,
+        family=family or job.id,
         released_at=values["finished_at"],
         owner=job.owner,
         project=job.project,
@@ -77,7 +80,7 @@ def record_release(
         source_digest=job.source_digest,
         destination_digest=found.get("destination_digest", values["destination_digest"]),
         row_count=job.row_count,
-        match=found["match"],
+        match=match,
         risk=found["risk"],
         epsilon=found.get("epsilon"),
         reason=_reason(job),

@@ -8,9 +8,12 @@ _OLDER = (
     "different swap fields"
 )
 
+_SECRET = ("draw", "stream")
+"""Fingerprints, which would show whose releases have one seed."""
+
 
 def stated_epsilon(stored: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return the epsilon of an entry without its draws and without what it does not have.
+    """Return the epsilon of an entry without its fingerprints and without what it does not have.
 
     Entries never change. The sum of an older version may be of releases with different swap fields, for which
     no finite epsilon holds; that of a single release is right.
@@ -22,7 +25,7 @@ def stated_epsilon(stored: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """
     if stored is None:
         return None
-    stated = {name: value for name, value in stored.items() if value is not None and name != "draw"}
+    stated = {name: value for name, value in stored.items() if value is not None and name not in _SECRET}
     if (
         "orders" not in stored
         and stated.get("releases") != 1

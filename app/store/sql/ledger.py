@@ -36,6 +36,8 @@ _RELEASES = cast(sa.Table, Release.__table__)
 
 _INSERT = sa.insert(_RELEASES)
 
+_LOCK = sa.select(sa.func.pg_advisory_xact_lock(sa.bindparam("number", type_=sa.BigInteger)))
+
 _COLUMNS = frozenset(_RELEASES.c.keys()) - {"written_in"}
 """Columns that the service sets, and of which an entry's digest is."""
 
@@ -156,6 +158,18 @@ def family_id_of_source(session: Session, job: Job) -> str | None:
     given = {**_scope(job), "digest": job.source_digest}
     found, _ = execute(session, _newest_by_digest(job.project is not None), given)
     return found[0].family if found else None
+
+
+def recorded_meanwhile(session: Session, job: Job) -> str | None:
+    """Return the family under which another job has recorded the job's source, new when both began.
+
+    Of transactions that record one source at the same time each waits for the one before it: SQLite has one
+    writer at a time, and PostgreSQL a lock for the digest.
+    """
+    if not numbers_rows(session):
+        number = int.from_bytes(hashlib.sha256(job.source_digest.encode()).digest()[:8], "big", signed=True)
+        execute(session, _LOCK, {"number": number})
+    return family_id_of_source(session, job)
 
 
 def newest_row(session: Session) -> int:

@@ -1,5 +1,6 @@
 """Earlier releases in memory: what a worker is sent is always what the database has."""
 
+import pickle
 from array import array
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -8,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import accumulate, islice
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,8 @@ from hypothesis import strategies as st
 from sqlalchemy.orm import Session
 
 from app.jobs.releases.earlier import EarlierReleases
+from app.jobs.releases.known_family import KnownFamily
+from app.jobs.releases.recording import record_release
 from app.jobs.releases.views import View
 from app.settings import Settings
 from app.store.sql import ledger
@@ -413,6 +417,73 @@ def test_owners_who_asked_longest_ago_are_forgotten(
         job = Job(owner=owner, project=None, row_count=10, source_digest="sha256t:another")
         assert len(releases.find(database, job)[0].sources) == (owner == "me")
     assert [owner for owner, _ in kept(releases)] == ["me", "stranger"]
+
+
+def test_runs_with_one_seed_are_counted() -> None:
+    """The same run again is none of them, nor is an entry without the fingerprint of its seed."""
+    family = KnownFamily("family 0")
+    for number, (draw, stream) in enumerate([("0", "a"), ("0", "a"), ("1", "b"), ("2", "a"), ("3", None)]):
+        made = entry(number, (0, 0, number % 3, "me", (1.5, draw * 32, [["income"]]), False))
+        if stream is not None:
+            made.epsilon = {**(made.epsilon or {}), "stream": stream * 32}
+        family.add([made])
+    sent: EarlierSource = pickle.loads(family.sent()[0])  # noqa: S301 - made above
+    assert (sent.dependent, sent.streams.hex()) == (1, "a" * 32 + "b" * 32)
+    assert len(sent.epsilons) == 4
+
+
+class NoAudit:
+    """Audit log that nobody reads."""
+
+    def append(self, *line: Any) -> None: ...
+
+
+def record(session: Session, number: int, digest: str = "sha256t:new") -> None:
+    """Record a release whose source was new when its job began."""
+    job = Job(
+        id=f"job {number}", owner="me", project=None, service="DSWAP", revision=1, source_digest=digest,
+        row_count=12, options=None,
+    )  # fmt: skip
+    values = {"finished_at": START, "destination_digest": f"sha256t:{number:064}"}
+    found = {"family": None, "match": None, "risk": None, "sketch": document(number)}
+    record_release(session, NoAudit(), job, values, found)  # type: ignore[arg-type]
+
+
+def recorded(database: Database) -> list[tuple[str, str | None]]:
+    with database.read() as session:
+        return [(each.family, each.match) for each in session.scalars(sa.select(Release).order_by("id"))]
+
+
+def test_jobs_on_a_new_source_at_one_time_have_one_family(database: Database) -> None:
+    """Two families of one source would leave out the releases of one of them for good."""
+    releases = emptied(database)
+    for number, digest in enumerate(["sha256t:new", "sha256t:another", "sha256t:new"]):
+        with database.write() as session:
+            record(session, number, digest)
+    assert recorded(database) == [("job 0", None), ("job 1", None), ("job 0", "digest")]
+    sent, _ = releases.find(
+        database, Job(owner="me", project=None, row_count=12, source_digest="sha256t:new")
+    )
+    assert [source.releases for source, _, _ in opened(sent)] == [2]
+
+
+def test_two_transactions_record_a_new_source_one_after_the_other(server: Database) -> None:
+    """PostgreSQL would let neither see the other's entry."""
+    emptied(server)
+
+    def second() -> None:
+        with server.write() as session:
+            record(session, 1)
+
+    with ThreadPoolExecutor(1) as pool:
+        with server.write() as session:
+            record(session, 0)
+            later = pool.submit(second)
+            waiting = sa.text("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
+            while not later.done() and not session.scalar(waiting):
+                sleep(0.01)
+        later.result()
+    assert recorded(server) == [("job 0", None), ("job 0", "digest")]
 
 
 class TestOnAServer:

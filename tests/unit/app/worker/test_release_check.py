@@ -21,6 +21,8 @@ RELEASED = packed_digest(A) + packed_digest(B)
 
 FIRST, SECOND = (draw_of(b"k", seed, b"source") for seed in (b"1", b"2"))
 
+STREAM = draw_of(b"k", b"seed", b"DSWAP", b"2")
+
 
 def income(value: float) -> RunEpsilon:
     return RunEpsilon((("income",),), (value,))
@@ -97,20 +99,36 @@ def guarantee_of(**epsilons: float) -> dict[str, Any]:
 
 def test_the_draws_of_before_add_no_epsilon() -> None:
     guarantee = guarantee_of(income=2.0)
-    assert composed_epsilon(guarantee, FIRST, FAMILY)["releases"] == 2
-    new = composed_epsilon(guarantee, SECOND, FAMILY)
+    assert composed_epsilon(guarantee, FIRST, STREAM, FAMILY)["releases"] == 2
+    new = composed_epsilon(guarantee, SECOND, STREAM, FAMILY)
     assert (new["releases"], new["without"], new["all_releases"]) == (3, 1, None)
-    finite = composed_epsilon(guarantee, SECOND, FAMILY._replace(epsilons=(income(1.0), income(4.0))))
+    finite = composed_epsilon(guarantee, SECOND, STREAM, FAMILY._replace(epsilons=(income(1.0), income(4.0))))
     assert (finite["all_releases"], finite["draw"]) == (7.0, SECOND)
-    without = composed_epsilon(guarantee, SECOND, FAMILY._replace(epsilons=(), draws=b""))
+    without = composed_epsilon(guarantee, SECOND, STREAM, FAMILY._replace(epsilons=(), draws=b""))
     assert (without["releases"], without["without"]) == (3, 2)
-    assert composed_epsilon(guarantee, FIRST, None)["all_releases"] == 2.0
+    assert composed_epsilon(guarantee, FIRST, STREAM, None)["all_releases"] == 2.0
+
+
+def test_runs_with_one_seed_have_no_sum() -> None:
+    """Another rate, or a row more, with one seed: the two releases are not independent."""
+    family = FAMILY._replace(epsilons=(income(1.0), income(4.0)), streams=bytes.fromhex(STREAM))
+    guarantee, another = guarantee_of(income=2.0), draw_of(b"k", b"other seed", b"DSWAP", b"2")
+    found = composed_epsilon(guarantee, SECOND, STREAM, family)
+    assert (found["all_releases"], found["fields"], found["stream"]) == (None, None, STREAM)
+    assert found["limits"] == (
+        "No sum of the epsilons of all 3 releases is stated, because they are not independent: 1 of them has "
+        "the seed of another one"
+    )
+    assert composed_epsilon(guarantee, FIRST, STREAM, family)["all_releases"] == 5.0  # the same run again
+    assert composed_epsilon(guarantee, SECOND, another, family)["all_releases"] == 7.0
+    later = composed_epsilon(guarantee, SECOND, another, family._replace(dependent=1))
+    assert (later["all_releases"], "1 of them has" in later["limits"]) == (None, True)
 
 
 def stated(guarantee: dict[str, Any], *earlier: RunEpsilon | None) -> tuple[dict[str, Any], str]:
     """Entry of a release after others, and the end of its event."""
     family = FAMILY._replace(releases=len(earlier), epsilons=earlier)
-    found = composed_epsilon(guarantee, SECOND, family)
+    found = composed_epsilon(guarantee, SECOND, STREAM, family)
     message = _message("digest", family, {"not_measured": "no reason"}, found)
     return found, message.partition("no reason. ")[2]
 

@@ -192,6 +192,15 @@ def test_every_area_gives_its_share() -> None:
     assert error.max() < 5  # 4.5 standard errors over all areas, at fixed seeds
 
 
+def test_the_share_of_an_area_depends_on_the_others() -> None:
+    """The rate is that of the table: each swap takes one household of both areas, as `swap_rate` says."""
+    areas = np.repeat(["large", "small"], [900, 100])
+    table = pa.table({"household": np.arange(1000), "area": areas})
+    result = swap("RSWAP", table, {"household": "household", "hierarchy": ["area"], "k_anonymity": 0})
+    moved = areas[areas != np.array(result.table["area"])]
+    assert Counter(moved.tolist()) == {"large": 25, "small": 25}
+
+
 def test_riskier_households_are_drawn_more_often() -> None:
     """Households that are added are drawn with a probability that grows with their risk."""
     table = household_survey(10_000, seed=5)

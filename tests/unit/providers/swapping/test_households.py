@@ -128,7 +128,10 @@ def test_the_permutation_of_households_has_the_exact_epsilon_of_their_number() -
                                   "mechanism": "permutation", "rate": 0.5})  # fmt: skip
     guarantee = result.provider["guarantee"]
     assert guarantee["epsilon"] == pytest.approx(epsilon(4, 0.5), rel=1e-12)
-    assert guarantee["holds_for"].startswith("Take two households of one group, which have equal sizes, and")
+    assert guarantee["holds_for"].startswith(
+        "Take two households of one group, which have equal sizes, and exchange their values of the swap "
+        "fields in the source, member by member in the order of rows."
+    )
     provider = PROVIDERS["DSWAP"]
     params = provider.check(
         provider.params.model_validate(

@@ -323,8 +323,8 @@ class LimitReached(AppError):
     def __init__(
         self,
         message: str,
-        policy: str = "",
-        quota: int = 0,
+        policy: str,
+        quota: int,
         left: int = 0,
         seconds: int = 1,
         window: int = 0,

@@ -254,7 +254,8 @@ class Settings(BaseSettings):
     max_table_bytes: Annotated[int, Field(ge=1024)] = 64 * 2**30
     """Maximum size of a stored table in bytes, after decoding an upload."""
     max_wait_seconds: Annotated[Seconds, Field(ge=0)] = 60.0
-    """Maximum number of seconds that a request waits for a job, or for a free worker."""
+    """Maximum number of seconds that a request waits for a job, or for a plan, a preview, a profile or a
+    comparison of rows, which is stopped then."""
     default_wait_seconds: Annotated[Seconds, Field(ge=0)] = 10.0
     """Number of seconds that a request waits for its job if it has no `Prefer: wait`."""
     source_prefixes: str = ""

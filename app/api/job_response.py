@@ -232,7 +232,7 @@ async def previous_response(
     terms: SubmissionOptions,
     preference: Preference,
     submission: Submission,
-    with_results: bool = True,
+    with_results: bool,
 ) -> Response | None:
     """Return the response with the job that this very request created before, if it did.
 
@@ -248,7 +248,7 @@ async def submit_job(
     new: NewJob,
     preference: Preference,
     submission: Submission,
-    with_results: bool = True,
+    with_results: bool,
 ) -> Response:
     """Submit a new job and return its response; see `job_response`. Raises as `JobService.submit`."""
     job = await jobs.submit(new)
@@ -260,7 +260,7 @@ async def job_response(
     accepted: models.Job,
     preference: Preference,
     submission: Submission,
-    with_results: bool = True,
+    with_results: bool,
 ) -> Response:
     """Wait as long as the caller wants, then return the response of a request that created a job.
 

@@ -5,7 +5,6 @@ from dataclasses import asdict
 from typing import Any
 
 import orjson
-import pyarrow as pa
 
 from app.capacity.costs import measured_costs
 from app.capacity.estimate import Estimate, JobSize, NotPossible, best
@@ -84,7 +83,7 @@ def plan(call: Call, settings: Settings) -> int:
         except ProviderError as error:
             raise call.failure(error) from None
         table = BlobTable(source.access, source.stored.rows)
-        size = job_size(provider, parameters, schema, table, given.rows)
+        size = job_size(provider, parameters, table, given.rows)
     costs = measured_costs()
     if given.service not in costs.services:
         raise CommandFailed(f"the costs of {given.service} have not been measured", Exit.FAILED)
@@ -120,9 +119,7 @@ def _numbers(text: str) -> list[int]:
         ) from None
 
 
-def job_size(
-    provider: Provider[Any], params: Params, schema: pa.Schema, table: BlobTable, rows: int | None
-) -> JobSize:
+def job_size(provider: Provider[Any], params: Params, table: BlobTable, rows: int | None) -> JobSize:
     """Return the size of a job on a table, or on a longer table with the same mean row."""
     wanted = table.rows if rows is None else rows
     mean = table.nbytes / max(1, table.rows)

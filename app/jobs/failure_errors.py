@@ -29,6 +29,7 @@ from app.errors import (
     DestinationNotSent,
     JobAltered,
     MemoryLimit,
+    NotFound,
     ReleasedBefore,
     RevisionGone,
     StorageFull,
@@ -93,3 +94,8 @@ def problem_of(failure: Failure) -> dict[str, Any]:
     if isinstance(error, ProviderError):
         return invalid_request_problem(error.message, error.pointer, error.code)
     return error.problem()
+
+
+def rows_gone() -> NotFound:
+    """Return the error of a table that was deleted after its row had been read."""
+    return NotFound("the rows were deleted or have expired just now")

@@ -7,10 +7,8 @@ from typing import Any
 import pyarrow as pa
 
 from app.callers import Caller
-from app.engine.engine import Failure, TaskFunction
-from app.errors import InvalidRequest, Unavailable
-from app.ids import new_id
-from app.jobs.failure_errors import request_error
+from app.engine.engine import TaskFunction
+from app.errors import InvalidRequest
 from app.jobs.fairness.turns import Turns
 from app.jobs.requests import GivenTable, StoredTable, TableOf
 from app.jobs.stores import Stores
@@ -39,7 +37,7 @@ class Plans:
     ) -> dict[str, Any]:
         """Return a `providers.results.Plan` as plain values; the read of another caller's buffer is audited.
 
-        Raises ProviderError, InvalidRequest (no such buffer), LimitReached, Unavailable (no worker is free).
+        Raises InvalidRequest (no such buffer), and as `Turns.result`.
         """
         loop = asyncio.get_running_loop()
         content, rows = await loop.run_in_executor(self._threads, self._content, source, caller, True)
@@ -58,19 +56,8 @@ class Plans:
     async def _run(
         self, function: TaskFunction, task: Any, source: GivenTable, caller: Caller
     ) -> dict[str, Any]:
-        task_id = new_id()
-        running = self._turns.run(task_id, function, task, caller)
-        try:
-            done, _ = await asyncio.wait([running], timeout=self._settings.max_wait_seconds)
-        finally:
-            if not running.done():
-                await self._turns.cancel(task_id)
-        if not done:
-            raise Unavailable("no worker became free in time; try again")
-        outcome = running.result()
-        if isinstance(outcome, Failure):
-            raise request_error(outcome, _no_buffer(source) if isinstance(source, str) else None)
-        return outcome
+        missing = _no_buffer(source) if isinstance(source, str) else None
+        return await self._turns.result(function, task, caller, self._settings.max_wait_seconds, missing)
 
     def _content(
         self, source: GivenTable, caller: Caller, audited: bool = False

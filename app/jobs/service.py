@@ -298,7 +298,7 @@ class JobService:
         name: str | None = None,
         label: str | None = None,
     ) -> tuple[Sequence[Job], str | None]:
-        """Return a page of jobs, newest first, and the next page's token. Raises InvalidRequest.
+        """Return a page of jobs, newest first, and the next page's token. Raises InvalidParameter.
 
         ``name``: part of the jobs' names. ``label``: their label.
         """
@@ -307,8 +307,7 @@ class JobService:
         found = await self._in_thread(
             newest, self._caller, state, service, page_size + 1, before, name, label
         )
-        page = found[:page_size]
-        return page, token_of_job(page[-1].id) if len(found) > page_size else None
+        return _page(found, page_size, lambda row: row.id)
 
     async def list_buffers(
         self, page_size: int, page_token: str | None = None, name: str | None = None, label: str | None = None
@@ -320,8 +319,7 @@ class JobService:
         before = job_of_token(page_token) if page_token is not None else None
         newest = self._transactions.newest_buffers
         found = await self._in_thread(newest, self._caller, page_size + 1, before, name, label)
-        page = found[:page_size]
-        return page, token_of_job(page[-1].id) if len(found) > page_size else None
+        return _page(found, page_size, lambda row: row.id)
 
     async def digest_as(self, table: GivenTable, digest: str, known: str) -> str:
         """Return the digest of a table of a request in the form of another digest, ``known``.
@@ -337,11 +335,10 @@ class JobService:
     async def releases(
         self, source: str | None, page_size: int, page_token: str | None = None
     ) -> tuple[Sequence[Release], str | None]:
-        """Return a page of the ledger, oldest first, and the next page's token. Raises InvalidRequest."""
+        """Return a page of the ledger, oldest first, and the next page's token. Raises InvalidParameter."""
         after = job_of_token(page_token) if page_token is not None else None
         found = await self._in_thread(self._transactions.releases, self._caller, source, page_size + 1, after)
-        page = found[:page_size]
-        return page, token_of_job(page[-1].id) if len(found) > page_size else None
+        return _page(found, page_size, lambda row: row.id)
 
     async def list_series(
         self, page_size: int, page_token: str | None = None
@@ -349,8 +346,7 @@ class JobService:
         """Return a page of series, oldest first, and the next page's token. Raises InvalidParameter."""
         after = job_of_token(page_token) if page_token is not None else None
         found = await self._in_thread(self._series.page, self._caller, page_size + 1, after)
-        page = found[:page_size]
-        return page, token_of_job(page[-1].series.id) if len(found) > page_size else None
+        return _page(found, page_size, lambda figures: figures.series.id)
 
     async def get_series(self, name: str, owner: str | None = None) -> SeriesFigures:
         """Return the series of an owner, by default the caller's own. Raises NotFound."""
@@ -533,6 +529,12 @@ class JobService:
     async def _in_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, lambda: function(*args, **kwargs))
+
+
+def _page(found: Sequence[T], size: int, id_of: Callable[[T], str]) -> tuple[Sequence[T], str | None]:
+    """Return the first rows of those read, and the next page's token; None: this is the last page."""
+    page = found[:size]
+    return page, token_of_job(id_of(page[-1])) if len(found) > size else None
 
 
 def _check_succeeded(job: Job) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from app.callers import Caller
 from app.errors import NotFound
+from app.jobs.failure_errors import rows_gone
 from app.jobs.job_metrics import JobMetrics
 from app.jobs.requests import released_columns, tables_given
 from app.jobs.states import State, Step, after, outcome_of
@@ -177,4 +178,4 @@ def _opened(access: Callable[[], BlobAccess]) -> TableReader:
     try:
         return TableReader(access())
     except BlobMissing:
-        raise NotFound("the rows were deleted or have expired just now") from None
+        raise rows_gone() from None

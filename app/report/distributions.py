@@ -154,7 +154,7 @@ def _histogram(field: Mapping[str, Any], edges: Sequence[str], identifier: str) 
     ]
     parts += _outline(places, after, across, up)
     parts += [
-        _hidden((across(low) + across(high)) / 2, bottom - 5, "hidden")
+        _hidden((across(low) + across(high)) / 2, bottom - 5)
         for low, high, one, two in zip(places, places[1:], before, after, strict=False)
         if one is None or two is None
     ]
@@ -196,8 +196,8 @@ def _outline(
     return [path(points, "after-line") for points in lines if points]
 
 
-def _hidden(x: float, y: float, kind: str) -> Markup:
-    return element("circle", cx=x, cy=y, r=2.5, class_=kind)
+def _hidden(x: float, y: float) -> Markup:
+    return element("circle", cx=x, cy=y, r=2.5, class_="hidden")
 
 
 def _edge_labels(ends: Sequence[str], places: Sequence[float], across: Scale, bottom: float) -> list[Markup]:
@@ -262,7 +262,7 @@ def _bars(field: Mapping[str, Any], identifier: str) -> Markup:
             count = field[key][index]
             if count is None:
                 parts += [
-                    _hidden(5, y + offset + 4, "hidden"),
+                    _hidden(5, y + offset + 4),
                     text(12, y + offset + 9, NOT_SHOWN, class_="small"),
                 ]
                 continue

@@ -20,51 +20,48 @@ _REASONS = {
     "unmatched": "of a household at risk that found no donor",
 }
 
-_EVENTS = {
-    "category_kept": "A categorical field hardly changed, since nearly all neighbours agree on it.",
+_ROW_EVENTS = {
     "check_broken": "Rows break a check in the release that they met in the source.",
     "check_restored": "Rows keep their own values, since their exchanges broke a check.",
+    "dropped": "Rows that could not be swapped were left out.",
+    "kept": "Rows that could not be swapped keep their own values.",
+    "null_kept": "Rows keep their own values, since a null of the row or household takes no part.",
+    "partner_class_differs": "Units are not swapped: their partners in the series are in other classes.",
+    "partner_missing": "Units are not swapped: their partners in the series are not in the table.",
+    "partner_size_differs": "Units are not swapped: their partners have other numbers of rows.",
+    "replaced": "Rows that could not be swapped had their values replaced.",
+    "risk_unswapped": "Rows that had to take part for their risk could not be swapped.",
+    "suppressed": "Rows that could not be swapped had their values suppressed.",
+    "unperturbed": "Rows with a null, NaN or infinity passed through unperturbed.",
+}
+"""Meaning of the events that are counted by row, so that small counts are masked."""
+
+_OTHER_EVENTS = {
+    "category_kept": "A categorical field hardly changed, since nearly all neighbours agree on it.",
     "collapsed": "Segments became one value each: float64 cannot distinguish values as close as theirs.",
     "combination_failed": "Combinations that could not be run or measured here; the table of all says why.",
     "constant": "A field is constant and passed through unchanged.",
     "degree_search_ended": "The search for the wanted number of bins ended before it was reached.",
     "domain_disclosed": "Values are published within a field's own range, which discloses that range.",
-    "dropped": "Rows that could not be swapped were left out.",
     "households_torn": "Members of households no longer have values of one household.",
-    "kept": "Rows that could not be swapped keep their own values.",
     "no_localities": "Segments with too few distinct values: only their order is kept.",
     "not_rounded": "Segments that no rounding fits without breaking a relation were not rounded.",
     "nothing_changed": "No value of a field changed.",
     "nothing_to_merge_into": "No bin holds two or more rows, so that no singleton could be merged.",
-    "null_kept": "Rows keep their own values, since a null of the row or household takes no part.",
     "one_bin": "The rows are too few for two bins: all are one.",
-    "partner_class_differs": "Units are not swapped: their partners in the series are in other classes.",
-    "partner_missing": "Units are not swapped: their partners in the series are not in the table.",
-    "partner_size_differs": "Units are not swapped: their partners have other numbers of rows.",
     "quota_not_met": "Fewer households were swapped than the rate asks for: donors were lacking.",
-    "replaced": "Rows that could not be swapped had their values replaced.",
+    "relations_leave_nothing": "Segments are published unchanged: their relations leave no other values.",
+    "released_before": "The source, or one that has most of its fields, was released before.",
     "reversible_groups": "Rows are in groups of two or three: anyone who knows the groups can undo that.",
     "risk_differs": "A given risk differs within households: the largest counts.",
     "rows_only_reordered": "The destination holds the rows of the source in another order.",
     "rows_unchanged": "Rows are released with no value changed.",
     "series_started": "This is the first table of its series: a wrong name starts another series.",
-    "suppressed": "Rows that could not be swapped had their values suppressed.",
-    "unperturbed": "Rows with a null, NaN or infinity passed through unperturbed.",
     "weak_seed": "The seed that was given is so short that it can be found by trying all.",
 }
+"""Meaning of the events that are counted by field, by segment or once."""
 
-_ROWLESS = frozenset(_EVENTS) - {
-    "dropped",
-    "kept",
-    "null_kept",
-    "partner_class_differs",
-    "partner_missing",
-    "partner_size_differs",
-    "replaced",
-    "suppressed",
-    "unperturbed",
-}
-"""Codes of events that are counted by field, or once, instead of by row."""
+_MEANINGS = _ROW_EVENTS | _OTHER_EVENTS
 
 
 def sentences(
@@ -89,8 +86,8 @@ def events(counts: Mapping[str, int], discretion: Discretion) -> list[tuple[str,
     return [
         (
             code,
-            number(count) if code in _ROWLESS else discretion.count(count),
-            _EVENTS.get(code, f"{_capital(humanised(code))}."),
+            number(count) if code in _OTHER_EVENTS else discretion.count(count),
+            _MEANINGS.get(code, f"{_capital(humanised(code))}."),
         )
         for code, count in sorted(counts.items())
     ]

@@ -188,7 +188,7 @@ def write_streamed(
     streamed: StreamedResult,
     source: BlobTable,
     progress: Progress,
-    held_space: Reservation | None = None,
+    held_space: Reservation,
 ) -> tuple[SwapResult, WrittenTable]:
     """Write the destination, unless it is small. Return the provider's result and the table."""
     tables = _with_progress(streamed.pieces, source.rows, progress)

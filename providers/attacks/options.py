@@ -121,7 +121,7 @@ def check_attack_options(
         _check_control(source, control, both, pointer)
 
 
-def check_known_rows(options: AttackOptions, rows: int, pointer: str = "") -> None:
+def check_known_rows(options: AttackOptions, rows: int) -> None:
     """Raise ParameterError if `known_rows` names a row twice, or none of the source's ``rows`` rows."""
     found: set[int] = set()
     for index, row in enumerate(options.known_rows):
@@ -130,10 +130,10 @@ def check_known_rows(options: AttackOptions, rows: int, pointer: str = "") -> No
                 f"the source has {rows} rows: their numbers are 0 to {rows - 1}"
                 if rows
                 else "the source has no rows",
-                f"{pointer}/known_rows/{index}",
+                f"/known_rows/{index}",
             )
         if row in found:
-            raise ParameterError(f"row {row} is named twice", f"{pointer}/known_rows/{index}")
+            raise ParameterError(f"row {row} is named twice", f"/known_rows/{index}")
         found.add(row)
 
 

@@ -45,7 +45,7 @@ def exchange(
             column = put(column, unmatched, pa.nulls(1, field.type))
         table = table.set_column(index, field, column)
     suppressed = len(unmatched) if settings.unmatched == "suppress" else 0
-    _add_events(survey, plan, settings, unmatched, events)
+    _add_events(plan, settings, unmatched, events)
     summary = _summary(survey, plan, settings, took_part, changed, suppressed)
     return SwapResult(table, summary, events, report_figures(survey, plan, settings))
 
@@ -92,9 +92,7 @@ def rows_by_area(survey: Survey) -> Int64Array:
     return sizes.astype(np.int64)
 
 
-def _add_events(
-    survey: Survey, plan: SwapPlan, settings: RecordSwapSettings, unmatched: IndexArray, events: Events
-) -> None:
+def _add_events(plan: SwapPlan, settings: RecordSwapSettings, unmatched: IndexArray, events: Events) -> None:
     code = "suppressed" if settings.unmatched == "suppress" else "kept"
     outcome = "was suppressed" if code == "suppressed" else "stays"
     message = f"the row's household must be swapped and found no donor: its geography {outcome}"

@@ -36,7 +36,3 @@ class RecordSwapSettings:
         if self.risk:
             return self.threshold
         return 1 / self.k if self.k else float("inf")
-
-    def risk_at(self, level: int) -> str:
-        """Return the field of the given risk at a level of the hierarchy."""
-        return self.risk[level if len(self.risk) > 1 else 0]

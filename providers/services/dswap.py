@@ -191,7 +191,7 @@ PROVIDER = Provider(
     ),
     scaling=Scaling(
         reads=lambda params, schema: fields_read(params),
-        memory=lambda params, rows, nbytes: memory_needed(params, rows, nbytes),
+        memory=memory_needed,
         cut="The random order of the rows consists of buckets of about 6,000 rows. Each range of buckets is "
         "exchanged on its own, field by field when unlocked. The units of a divided job are fields and "
         "ranges of buckets. Each unit reads the source and computes the bucket of every row without the "

@@ -316,8 +316,8 @@ PROVIDER = Provider(
         "Release a source once. A rerun with the same seed gives the same bytes and reveals nothing more.",
     ),
     scaling=Scaling(
-        reads=lambda params, schema: bin_fields_read(params, schema),
-        memory=lambda params, rows, nbytes: bin_memory(params, rows, nbytes),
+        reads=bin_fields_read,
+        memory=bin_memory,
         cut="With `method` `partitioned`: the rows are cut into parts in scratch space, and the bins of one "
         "part at a time are formed in memory; the units of a divided job are ranges of whole parts. With the "
         "other methods the table is not cut, since every bin depends on all bins formed before it, and with "
@@ -329,7 +329,7 @@ PROVIDER = Provider(
             params.method == "partitioned" and params.others == "keep" and params.risk is None
         ),
         sharing=sharing_of_parts(_PARTS),
-        least=lambda params, rows: least_memory(params, rows),
+        least=least_memory,
     ),
     cost="About n log n time in up to six fields for n rows; more for small k and in more fields, where "
     "`exact` comes near to n^2 in the worst case and `mdav` does not. Memory: 16 bytes per row and field, "

@@ -376,8 +376,8 @@ PROVIDER = Provider(
         "Release a source once. A rerun with the same seed gives the same bytes and reveals nothing more.",
     ),
     scaling=Scaling(
-        reads=lambda params, schema: bin_fields_read(params, schema),
-        memory=lambda params, rows, nbytes: bin_memory(params, rows, nbytes),
+        reads=bin_fields_read,
+        memory=bin_memory,
         cut="Rows are sorted by cell into scratch space and exchanged bin by bin. While singletons are "
         "merged, every cell that holds rows takes about 130 bytes of memory, and 40 more for each field "
         "beyond two. With `degree`, whose search reads all rows for each grid that it tries, and with "
@@ -387,7 +387,7 @@ PROVIDER = Provider(
         "whole cells.",
         swap=swap_out_of_core,
         can_cut=lambda params: params.degree is None and params.others == "keep" and params.risk is None,
-        least=lambda params, rows: least_memory(params, rows),
+        least=least_memory,
         sharing=sharing_of_cells(_CELLS),
     ),
     cost="O(n p) time for n rows and p swap fields; `degree` takes the same again for each number of cells "

@@ -20,6 +20,9 @@ from typing import Any
 
 from app.callers import Caller
 from app.engine.engine import CANCELLED, Engine, Failure, Outcome, TaskFunction
+from app.errors import AppError, TimeLimit, Unavailable
+from app.ids import new_id
+from app.jobs.failure_errors import request_error
 from app.jobs.fairness.limits import Limits
 from app.jobs.requests import PRIORITIES, Priority
 from app.store.sql.db import Database
@@ -96,6 +99,55 @@ class Turns:
         running.add_done_callback(lambda _: self._tasks.pop(task_id))
         running.add_done_callback(_retrieve)  # nobody waits for a task that was cancelled
         return running
+
+    async def result(
+        self,
+        function: TaskFunction,
+        task: Any,
+        caller: Caller,
+        seconds: float,
+        missing: AppError | None = None,
+    ) -> dict[str, Any]:
+        """Return the result of ``function(task)`` for a request that waits for it.
+
+        Parameters
+        ----------
+        function, task, caller
+            As in `run`.
+        seconds
+            Longest time for which the request waits; the task is stopped then.
+        missing
+            Error to raise if a table was deleted before the task had read it.
+
+        Raises
+        ------
+        AppError
+        ProviderError
+            The task failed.
+        LimitReached
+        Unavailable
+            No worker became free.
+        TimeLimit
+            A worker began, but did not end.
+        """
+        task_id = new_id()
+        running = self.run(task_id, function, task, caller)
+        try:
+            done, _ = await asyncio.wait([running], timeout=seconds)
+            if not done:
+                if not self._tasks[task_id].started.done():
+                    raise Unavailable("no worker became free in time; try again")
+                raise TimeLimit(
+                    f"the work was stopped after {seconds:g} seconds, the longest time that a request waits "
+                    "(ROWVEIL_MAX_WAIT_SECONDS); a job may take longer"
+                )
+        finally:
+            if not running.done():
+                await self.cancel(task_id)
+        outcome = running.result()
+        if isinstance(outcome, Failure):
+            raise request_error(outcome, missing)
+        return outcome
 
     async def cancel(self, task_id: str) -> None:
         """Stop the task; its outcome is a Failure with code `CANCELLED`."""

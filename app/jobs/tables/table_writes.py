@@ -8,9 +8,9 @@ from typing import ParamSpec, TypeVar
 
 from app.callers import Caller
 from app.engine.engine import Failure, TaskFunction
-from app.errors import AppError, NotFound, TooLarge, Unavailable, storage_error
+from app.errors import AppError, TooLarge, Unavailable, storage_error
 from app.file_threads import ServiceThreads
-from app.jobs.failure_errors import request_error
+from app.jobs.failure_errors import request_error, rows_gone
 from app.jobs.fairness.turns import Turns
 from app.jobs.requests import StoredTable
 from app.jobs.stores import Stores
@@ -152,7 +152,7 @@ class TableWrites:
             most = self._settings.max_table_bytes
             form = self._stores.lease.digest_form
             task = CopyTask(access, table, tuple(drop), dict(types), tuple(null_tokens), most, draft, form)
-            return await self._write(run_copy, task, caller, None, _rows_gone())
+            return await self._write(run_copy, task, caller, None, rows_gone())
         except BaseException:
             await self._in_thread(self._stores.drop, [table.id])
             raise
@@ -253,7 +253,7 @@ class TableWrites:
         try:
             return self._stores.open_blob(blob_of_buffer(source))
         except BlobMissing:
-            raise _rows_gone() from None
+            raise rows_gone() from None
 
     @asynccontextmanager
     async def _one_at_a_time(self) -> AsyncIterator[None]:
@@ -275,7 +275,3 @@ class TableWrites:
     async def _in_file_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a function that opens or writes files in a thread. Raises Unavailable."""
         return await run_to_its_end(self._threads.files, lambda: function(*args, **kwargs))
-
-
-def _rows_gone() -> NotFound:
-    return NotFound("the rows were deleted or have expired just now")

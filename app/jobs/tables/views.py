@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.callers import Caller
-from app.engine.engine import Failure, TaskFunction
-from app.errors import Conflict, Gone, NotFound, Unavailable
-from app.ids import new_id
-from app.jobs.failure_errors import request_error
+from app.engine.engine import TaskFunction
+from app.errors import Conflict, Gone
+from app.jobs.failure_errors import rows_gone
 from app.jobs.fairness.turns import Turns
 from app.jobs.stores import Stores
 from app.jobs.tables.digests import digest_of_buffer
@@ -52,7 +51,7 @@ class TableViews:
     async def profile(self, buffer: Buffer, rows: int, caller: Caller) -> dict[str, Any]:
         """Return the profile of a buffer's fields and its first rows; audited as a read of the buffer.
 
-        Raises NotFound, LimitReached, Unavailable (no worker is free), MemoryLimit, TimeLimit.
+        Raises NotFound, and as `Turns.result`.
         """
         access = await self._in_thread(self._open_buffer, buffer, caller)
         return await self._run(run_profile, ProfileTask(access, buffer.row_count, rows), caller)
@@ -78,7 +77,7 @@ class TableViews:
         try:
             digest = digest_of_buffer(self._stores, source, form_of(job.source_digest))
         except BlobMissing:
-            raise NotFound("the rows were deleted or have expired just now") from None
+            raise rows_gone() from None
         if digest != job.source_digest:
             raise Conflict("the buffer has other rows than the job's source; give the buffer that it ran on")
         before = self._open_buffer(source, caller)
@@ -93,22 +92,11 @@ class TableViews:
         try:
             return self._stores.open_blob(blob_of_buffer(buffer))
         except BlobMissing:
-            raise NotFound("the rows were deleted or have expired just now") from None
+            raise rows_gone() from None
 
     async def _run(self, function: TaskFunction, task: Any, caller: Caller) -> dict[str, Any]:
-        task_id = new_id()
-        running = self._turns.run(task_id, function, task, caller)
-        try:
-            done, _ = await asyncio.wait([running], timeout=self._settings.max_wait_seconds)
-        finally:
-            if not running.done():
-                await self._turns.cancel(task_id)
-        if not done:
-            raise Unavailable("no worker became free in time; try again")
-        outcome = running.result()
-        if isinstance(outcome, Failure):
-            raise request_error(outcome, NotFound("the rows were deleted or have expired just now"))
-        return outcome
+        seconds = self._settings.max_wait_seconds
+        return await self._turns.result(function, task, caller, seconds, missing=rows_gone())
 
     async def _in_thread(self, function: Any, *arguments: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)

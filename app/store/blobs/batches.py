@@ -56,7 +56,7 @@ def decoded_pieces(
     A row is never cut: one that takes more is a slice of its own.
     """
     sizes, start = decoded_row_sizes(batch), 0
-    for piece in pieces(batch, most_bytes, most_rows):
+    for piece in pieces(batch, BATCH_BYTES, most_rows):
         end = start + piece.num_rows
         if sizes is None:
             yield piece
@@ -78,15 +78,13 @@ def cut_by_size(
         start, before = end, int(sums[end - 1])
 
 
-def evened(
-    batches: Iterable[pa.RecordBatch], most_bytes: int = BATCH_BYTES, most_rows: int = BATCH_ROWS
-) -> Iterator[pa.RecordBatch]:
+def evened(batches: Iterable[pa.RecordBatch], most_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
     """Join small batches and cut large ones, so that all have about the same size."""
     gathered: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
-        for piece in pieces(batch, most_bytes, most_rows):
-            full = rows + piece.num_rows > most_rows or size + piece.nbytes > most_bytes
+        for piece in pieces(batch, BATCH_BYTES, most_rows):
+            full = rows + piece.num_rows > most_rows or size + piece.nbytes > BATCH_BYTES
             if gathered and (full or len(gathered) == _MOST_JOINED):
                 yield from _joined(gathered)
                 gathered, rows, size = [], 0, 0

@@ -152,9 +152,7 @@ def guess_permuted_values(
     return Guesses(values, chance, exact)
 
 
-def commonest_values(
-    shown: Int64Array, known: Int64Array, group: Int64Array, targets: Int64Array
-) -> Int64Array:
+def commonest_values(shown: Int64Array, group: Int64Array, targets: Int64Array) -> Int64Array:
     """Guess for each attacked row the value that its group shows most often; shape (attacks,)."""
     guesses = shown[targets].copy()
     for number in np.unique(group[targets]):
@@ -186,7 +184,7 @@ def _attack(tables: AttackTables, moved: MovedFields) -> AttackResult:
     )
     guesses = guess(movers.shown, known, movers.group, moved.rate, targets)
     alone = guess(movers.shown, np.full_like(known, _UNKNOWN), movers.group, moved.rate, targets)
-    base = commonest_values(shown, np.where(known_rows, true, _UNKNOWN), moved.group, rows)
+    base = commonest_values(shown, moved.group, rows)
     right = guesses.values == true[rows]
     certain = np.array([guesses.chance[row] >= _CERTAIN for row in targets.tolist()])
     tries, confidence = len(targets), tables.options.confidence

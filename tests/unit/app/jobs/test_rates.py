@@ -52,6 +52,20 @@ def test_a_bucket_empties_and_fills() -> None:
     assert b'rowveil_limited_total{limit="requests"} 5.0' in metrics.text()
 
 
+def test_buckets_that_are_not_full_are_kept_however_many_callers_come(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("app.jobs.fairness.rates._MOST_BUCKETS", 2)
+    clock = Clock()
+    limits, _ = rates(clock)
+    assert taken(limits, "greedy") == 10
+    for owner in "abc":
+        limits.take(owner)
+    clock.now = 0.6  # those of a, b and c are full again, after half a second for each request
+    assert taken(limits, "greedy") == 1
+    assert limits._full_at.keys() == {"greedy"}
+
+
 def test_a_long_run_gets_the_rate() -> None:
     clock = Clock()
     limits, _ = rates(clock)

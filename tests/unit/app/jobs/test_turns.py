@@ -1,11 +1,20 @@
-"""Order of a queue whose jobs are placed by `turn_after`."""
+"""Order of a queue whose jobs are placed by `turn_after`, and tasks of requests that wait for them."""
 
+import asyncio
 from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from app.jobs.fairness.turns import turn_after
+from app.callers import Caller
+from app.engine.engine import CANCELLED, Failure
+from app.errors import AppError, TimeLimit, Unavailable
+from app.jobs.fairness.turns import Turns, turn_after
 from app.jobs.requests import Priority
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)
@@ -113,3 +122,66 @@ def test_a_job_alone_of_low_priority_is_overtaken() -> None:
     queue.submit("b", "normal")
     queue.submit("c", "high")
     assert queue.owners(3) == "cba"
+
+
+class Engine:
+    """An engine whose tasks end when they are cancelled, and not before."""
+
+    def __init__(self) -> None:
+        self.running: dict[str, asyncio.Future[Any]] = {}
+
+    def run(self, task_id: str, function: Any, task: Any, owner: str) -> asyncio.Future[Any]:
+        self.running[task_id] = asyncio.get_running_loop().create_future()
+        return self.running[task_id]
+
+    async def cancel(self, task_id: str) -> None:
+        self.running.pop(task_id).set_result(Failure(CANCELLED, "the task was cancelled"))
+
+
+class Limits:
+    """No limits."""
+
+    @contextmanager
+    def task_of(self, owner: str) -> Iterator[None]:
+        yield
+
+    def admit_task(self, session: None, owner: str) -> SimpleNamespace:
+        return SimpleNamespace(own_turn=None, clock=NOW)
+
+
+class Database:
+    @contextmanager
+    def read(self) -> Iterator[None]:
+        yield
+
+
+def error_of_a_long_task(give_workers: Callable[[Turns], None]) -> AppError:
+    """Return the error of a request that waits too long; ``give_workers`` is called when its task waits."""
+    engine = Engine()
+
+    async def run() -> AppError:
+        with ThreadPoolExecutor(1) as threads:
+            turns = Turns(*cast(Any, (engine, Database(), Limits(), threads, 4.0)))
+            turns.on_wait = lambda: give_workers(turns)
+            with pytest.raises(AppError) as caught:
+                await turns.result(lambda task: {}, None, Caller("a"), 0.1)
+            assert not engine.running  # no worker goes on with it
+            assert turns.waiting() == []
+            return caught.value
+
+    return asyncio.run(run())
+
+
+def test_a_request_learns_whether_a_worker_began() -> None:
+    """A repetition may find a free worker; it does not shorten the work."""
+    late = error_of_a_long_task(lambda turns: turns.start(turns.waiting()[0]))
+    assert type(late) is TimeLimit
+    assert "0.1 seconds, the longest time that a request waits (ROWVEIL_MAX_WAIT_SECONDS)" in late.message
+    busy = error_of_a_long_task(lambda turns: None)
+    assert type(busy) is Unavailable
+    assert busy.message == "no worker became free in time; try again"
+
+
+def test_tasks_that_wait_start_when_turns_end() -> None:
+    """Nothing is claimed any more when the service stops, so that nothing starts them otherwise."""
+    assert type(error_of_a_long_task(Turns.release)) is TimeLimit

@@ -1,14 +1,19 @@
 """Page of a report: contents, masked counts, and structure of the HTML."""
 
+import importlib
 import re
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 from markupsafe import escape
 
+import providers
 from app.report.formatting import visible
 from app.report.page import html_report
+from app.report.small_counts import Discretion
+from app.report.summary_text import events
 from providers import PROVIDERS
 from providers.measures.meanings import MEANINGS
 from tests.reports.documents import (
@@ -174,6 +179,31 @@ def test_few_rows_are_shown_as_few(few: int) -> None:
     forbidden |= {str(few)} if few > 1 else set()
     for number in forbidden:
         assert not re.search(rf"(?<![\d.]){re.escape(number)}(?![\d.])", text), number
+
+
+def recorded_by_row() -> set[str]:
+    """Codes of the events that the providers record for arrays of rows, as far as they are written there."""
+    given = re.compile(r'events\.add_rows\(\s*(?:"(\w+)"|([A-Z_]+)),')
+    found = set()
+    for path in Path(providers.__file__).parent.rglob("*.py"):
+        module = path.relative_to(Path(providers.__file__).parents[1]).with_suffix("")
+        for code, name in given.findall(path.read_text("utf-8")):
+            found.add(code or getattr(importlib.import_module(".".join(module.parts)), name))
+    return found
+
+
+@pytest.mark.parametrize(
+    "code", sorted(recorded_by_row() | {"kept", "partner_missing", "of_a_later_version"})
+)
+def test_events_of_few_rows_are_shown_as_few(code: str) -> None:
+    [(_, shown, meaning)] = events({code: 37}, Discretion(4000, 50))
+    assert shown == "fewer than 50"
+    assert (meaning == "Of a later version.") == (code == "of_a_later_version")
+
+
+def test_events_of_fields_are_counted() -> None:
+    [(_, shown, _)] = events({"nothing_changed": 3}, Discretion(4000, 50))
+    assert shown == "3"
 
 
 def test_many_rows_are_shown() -> None:

@@ -1,4 +1,4 @@
-"""Claims pause while the results of further jobs would take the reserve of the disk."""
+"""Claims pause while further results would take the reserve of the disk; faults of the storage."""
 
 import asyncio
 from types import SimpleNamespace
@@ -9,6 +9,9 @@ import pytest
 from app.errors import StorageFull
 from app.jobs.maintenance.storage_gate import StorageGate
 from app.jobs.stores import Stores
+from app.store.blobs.bucket import BucketUnusable
+from app.store.blobs.sealed_files import BlobMissing
+from app.store.sql.deployment import StorageUnusable
 
 
 class Database:
@@ -50,3 +53,22 @@ def test_no_job_is_claimed_while_the_disk_has_only_its_reserve(
 
     asyncio.run(run())
     assert caplog.text.count("no job is claimed: the storage is full: less than 64 MiB are free") == 2
+
+
+@pytest.mark.parametrize("error", [OSError("stale"), BlobMissing("gone")])
+@pytest.mark.parametrize("works", [True, False])
+def test_a_fault_of_the_storage_explains_a_file_that_cannot_be_opened(error: Exception, works: bool) -> None:
+    """A job returns to the queue then. Where the storage works, the file is at fault, and the job fails."""
+
+    def check_storage() -> None:
+        if not works:
+            raise StorageUnusable("the folder is not mounted")
+
+    async def run() -> None:
+        stores: Any = SimpleNamespace(check_storage=check_storage)
+        gate = StorageGate(stores, lambda: None)
+        assert gate.explains(error) is not works
+        assert not gate.explains(ValueError("of the task"))
+        assert gate.explains(BucketUnusable(5, "away"))  # its requests have been repeated for long
+
+    asyncio.run(run())

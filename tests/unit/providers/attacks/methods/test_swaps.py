@@ -86,7 +86,7 @@ def test_guesses_are_the_likeliest_values_of_all_permutations() -> None:
 
 def test_the_commonest_value_of_the_group() -> None:
     shown, group = np.array([1, 1, 2, 5, 5, 3]), np.array([0, 0, 0, 1, 1, OUTSIDE])
-    found = commonest_values(shown, np.full(6, -1), group, np.arange(6))
+    found = commonest_values(shown, group, np.arange(6))
     assert found.tolist() == [1, 1, 1, 5, 5, 3]
 
 

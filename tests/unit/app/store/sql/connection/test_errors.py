@@ -92,7 +92,7 @@ def test_a_missing_right_is_a_503_and_the_log_names_it(
 
 
 def test_a_start_without_the_right_to_change_the_tables_says_so(postgres: Postgres) -> None:
-    """As of PostgreSQL 15 only its owner may create tables in a new database's schema `public`."""
+    """PostgreSQL 15 and newer let only its owner create tables in a new database's schema `public`."""
     owner = postgres.new_database_with_password("owner", "pa55word").replace("owner@", "owner:pa55word@")
     postgres.new_database_with_password("stranger", "pa55word")
     stranger = owner.replace("owner:pa55word@", "stranger:pa55word@")

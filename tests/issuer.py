@@ -27,6 +27,8 @@ class Issuer:
         self.url = ""
         self.keys_at: Any = None
         """Value of `jwks_uri` in the discovery document; None: the address of the keys."""
+        self.answers: dict[str, tuple[int, bytes]] = {}
+        """Status and body of paths that do not respond as an issuer does."""
         self.add("rsa", "RS256", rsa.generate_private_key(65537, 2048))
         self.add("ec", "ES256", ec.generate_private_key(ec.SECP256R1()))
         self.add("ed", "EdDSA", ed25519.Ed25519PrivateKey.generate())
@@ -67,8 +69,8 @@ def running_issuer() -> Iterator[Issuer]:
             else:
                 issuer.fetched += 1
                 said = {"keys": issuer.published}
-            body = json.dumps(said).encode()
-            self.send_response(200)
+            status, body = issuer.answers.get(self.path, (200, json.dumps(said).encode()))
+            self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()

@@ -32,6 +32,7 @@ from app.engine.engine import Progress
 from app.errors import ScopeMissing, problem_type
 from app.formats.json_output import SMALL_BYTES, encoded_size, fields_of, json_with_rows
 from app.job_kinds import kind_of, revision_of
+from app.jobs.maintenance.retention import Lifetimes
 from app.jobs.requests import SubmissionOptions
 from app.jobs.service import JobService, NewJob
 from app.requests.source import SourceTable
@@ -52,30 +53,42 @@ _ROWS = b"\0"
 async def job_document(jobs: JobService, job: models.Job) -> dict[str, Any]:
     """Return the Job resource as plain JSON values, without rows."""
     messages = await jobs.deliveries([job])
-    return document_of(job, await jobs.progress(job), messages.get(job.id))
+    return document_of(job, await jobs.progress(job), messages.get(job.id), jobs.lifetimes)
 
 
 async def looked_up_document(jobs: JobService, job_id: str) -> dict[str, Any]:
     """Return the Job resource as `job_document` does, by the quicker `JobService.look`. Raises NotFound."""
     job, progress = await jobs.look(job_id)
     messages = await jobs.deliveries([job])
-    return document_of(job, progress, messages.get(job_id))
+    return document_of(job, progress, messages.get(job_id), jobs.lifetimes)
 
 
 async def job_documents(jobs: JobService, found: Sequence[models.Job]) -> list[dict[str, Any]]:
     """Return several Job resources; the progress of running ones is read at the same time."""
     progress = await asyncio.gather(*map(jobs.progress, found))
     messages = await jobs.deliveries(found)
-    return [document_of(job, each, messages.get(job.id)) for job, each in zip(found, progress, strict=True)]
+    return [
+        document_of(job, each, messages.get(job.id), jobs.lifetimes)
+        for job, each in zip(found, progress, strict=True)
+    ]
 
 
 def document_of(
-    job: models.Job | JobRow, progress: Progress, message: DeliveryRow | None = None
+    job: models.Job | JobRow,
+    progress: Progress,
+    message: DeliveryRow | None = None,
+    lifetimes: Lifetimes | None = None,
 ) -> dict[str, Any]:
     """Return the Job resource with this progress: what `app.api.schemas.Job` would make of it.
 
-    ``message``: the message about the job's end, if there is one.
+    ``message``: the message about the job's end, if there is one. ``lifetimes``: times after which the
+    service deletes the job and its tables; None for a job that it does not store.
     """
+    expires_at = rows_expire_at = None
+    if lifetimes is not None and job.finished_at is not None:
+        expires_at = job.finished_at + lifetimes.job
+        if job.destination_digest and kind_of(job.service).has_rows and not job.destination_reference:
+            rows_expire_at = job.finished_at + lifetimes.tables
     destination = None
     if job.destination_digest is not None:
         destination = _described(job.destination_digest, job.destination_fields, job.destination_reference)
@@ -101,6 +114,8 @@ def document_of(
         "created_at": _time(job.created_at),
         "started_at": _time(job.started_at),
         "finished_at": _time(job.finished_at),
+        "expires_at": _time(expires_at),
+        "rows_expire_at": _time(rows_expire_at),
         "progress": {"fraction": progress.fraction, "stage": progress.stage},
         "source": _described(job.source_digest, job.source_fields, job.source_reference),
         "destination": destination,

@@ -185,6 +185,11 @@ class Job(ResponseModel):
     created_at: datetime
     started_at: datetime | SkipJsonSchema[None] = None
     finished_at: datetime | SkipJsonSchema[None] = None
+    expires_at: datetime | SkipJsonSchema[None] = None
+    """Time at which the service deletes a job that ended, with its report, manifest and seed."""
+    rows_expire_at: datetime | SkipJsonSchema[None] = None
+    """Time at which the service deletes the rows of the destination buffer; absent if it does not store them,
+    as with a destination by reference."""
     progress: ProgressDescription
     source: TableDescription
     destination: DestinationDescription | SkipJsonSchema[None] = None

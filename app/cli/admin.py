@@ -42,7 +42,7 @@ from app.store.sql.audit.fold import CHAINS_SINCE, fold
 from app.store.sql.audit.trail import AuditTrail
 from app.store.sql.audit.verification import AuditNotIntact, verify
 from app.store.sql.connection.engines import shown_address, shown_url
-from app.store.sql.connection.errors import REMEDY, DatabaseDamaged, DatabaseUnusable
+from app.store.sql.connection.errors import REMEDY, DatabaseDamaged, DatabaseUnusable, RevisionUnknown
 from app.store.sql.db import Database
 from app.store.sql.deployment import StorageMismatch, StorageUnusable, pair
 from app.store.sql.key_rotation import reseal_rows
@@ -106,6 +106,7 @@ def administer(settings: Settings, given: argparse.Namespace) -> int:
         print_failure(f"the database of {settings.home} is damaged; {REMEDY}")
     except _REFUSED as error:
         print_failure(str(error))
+        return Exit.USAGE if isinstance(error, RevisionUnknown) else Exit.FAILED
     except AppError as error:
         print_failure(error.message)
         return Exit.USAGE if isinstance(error, InvalidRequest) else Exit.FAILED

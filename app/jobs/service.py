@@ -18,6 +18,7 @@ from app.ids import job_of_token, new_id, token_of_job
 from app.job_kinds import kind_of
 from app.jobs.buffers import BufferService
 from app.jobs.lifecycle import Lifecycle
+from app.jobs.maintenance.retention import lifetimes_of
 from app.jobs.requests import DEFAULT_OPTIONS, GivenTable, NewJob, SendTo, SubmissionOptions
 from app.jobs.states import State
 from app.jobs.tables.digests import digest_of_given
@@ -72,6 +73,7 @@ class JobService:
             This process among the API processes; None: there is no other.
         """
         self._settings = settings
+        self.lifetimes = lifetimes_of(settings)
         self.metrics = metrics if metrics is not None else Metrics()
         self._work = work
         self._process = process or ApiProcess()

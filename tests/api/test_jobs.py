@@ -3,6 +3,7 @@
 import io
 import json
 from base64 import b64decode
+from datetime import datetime, timedelta
 from typing import Any
 
 import httpx
@@ -35,6 +36,15 @@ def test_get_answers_the_same_job_without_rows(api: Api, job: dict[str, Any]) ->
     assert "rows" not in found["destination"]
     expected = job | {"destination": {key: job["destination"][key] for key in ("digest", "fields")}}
     assert found == expected
+
+
+def test_a_job_says_when_its_rows_and_its_report_are_deleted(job: dict[str, Any]) -> None:
+    ended = datetime.fromisoformat(job["finished_at"])
+    rows_kept = datetime.fromisoformat(job["rows_expire_at"]) - ended
+    assert (rows_kept, datetime.fromisoformat(job["expires_at"]) - ended) == (
+        timedelta(days=7),
+        timedelta(days=90),
+    )
 
 
 def test_unknown_job_is_not_found(api: Api) -> None:

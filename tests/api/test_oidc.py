@@ -215,6 +215,102 @@ def test_an_unavailable_issuer_is_reported_and_not_taken_for_a_wrong_token(tmp_p
         read(tokens_of(gone, tmp_path), token)
 
 
+_DISCOVERY, _KEYS = "/.well-known/openid-configuration", "/keys"
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "body", "cause"),
+    [
+        (_DISCOVERY, 500, b"{}", "status 500"),
+        (_DISCOVERY, 302, b"", "redirects are not followed"),
+        (_DISCOVERY, 200, b"<html>maintenance</html>", "something else than a JSON object"),
+        (_DISCOVERY, 200, b"[" * 100_000, "something else than a JSON object"),
+        (_DISCOVERY, 200, b'{"issuer": "https://other.example"}', "ROWVEIL_OIDC_ISSUER must be equal to it"),
+        (_KEYS, 200, b'{"keys": []}', "no list 'keys' with a key"),
+        (_KEYS, 200, b'{"keys": 5}', "no list 'keys' with a key"),
+        (_KEYS, 200, b" " * (1 << 21), "more than 1048576 bytes"),
+    ],
+)
+def test_the_log_has_the_cause_once_for_which_an_issuers_keys_cannot_be_fetched(
+    *,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    path: str,
+    status: int,
+    body: bytes,
+    cause: str,
+) -> None:
+    """Cached keys stay valid meanwhile; a key id that is not among them may be a new key's: 503."""
+    monkeypatch.setattr(oidc, "_BETWEEN_FETCHES_SECONDS", 0.0)
+    with running_issuer() as broken:
+        tokens = tokens_of(broken, tmp_path)
+        read(tokens, broken.token())
+        broken.add("new", "EdDSA", ed25519.Ed25519PrivateKey.generate())
+        broken.answers[path] = status, body
+        for _ in range(2):
+            with pytest.raises(Unavailable, match="issuer"):
+                read(tokens, broken.token("new", "EdDSA"))
+            read(tokens, broken.token())
+        broken.answers.clear()
+        read(tokens, broken.token("new", "EdDSA"))
+    failed, again = (each.getMessage() for each in caplog.records if each.name == "rowveil.oidc")
+    assert broken.url in failed
+    assert cause in failed
+    assert again == f"the keys of the issuer {broken.url} can be fetched again"
+
+
+def test_an_issuer_that_sends_byte_by_byte_holds_no_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time of a fetch is limited as a whole; each read of it may have been quick."""
+    monkeypatch.setattr(oidc, "_FETCH_SECONDS", 0.2)
+
+    async def dripped(client: httpx.AsyncClient, url: str) -> dict[str, Any]:
+        while True:
+            await asyncio.sleep(0.01)
+
+    monkeypatch.setattr(oidc, "_json", dripped)
+    with running_issuer() as slow, pytest.raises(Unavailable, match="issuer"):
+        read(tokens_of(slow, tmp_path), slow.token())
+
+
+def test_one_malformed_key_does_not_hide_the_others(tmp_path: Path) -> None:
+    with running_issuer() as odd:
+        malformed: list[Any] = [None, 5, odd.published[0] | {"kid": ["rsa"]}, {"kid": "empty"}]
+        odd.published += malformed
+        read(tokens_of(odd, tmp_path), odd.token())
+
+
+def test_keys_are_fetched_in_the_background_before_their_hour_is_over(tmp_path: Path) -> None:
+    """A short absence of the issuer at that moment is not noticed."""
+
+    async def call_later(issuer: Issuer, seconds: float) -> None:
+        keys._fetched = keys._tried = time.monotonic() - seconds
+        await tokens.caller(issuer.token())
+        if keys._refreshing is not None:
+            await keys._refreshing
+
+    with running_issuer() as issuer:
+        tokens = tokens_of(issuer, tmp_path)
+        keys = tokens._keys
+        read(tokens, issuer.token())
+        asyncio.run(call_later(issuer, 1790))
+        assert issuer.fetched == 1
+        asyncio.run(call_later(issuer, 1810))
+        assert issuer.fetched == 2
+        issuer.answers[_KEYS] = 500, b""
+        asyncio.run(call_later(issuer, 3590))
+        assert issuer.fetched == 3
+
+
+def test_a_token_of_a_clock_that_is_ahead_is_refused_for_that_reason(own: Issuer, tmp_path: Path) -> None:
+    now = int(time.time())
+    for token in (own.token(iat=now + 120), own.token(nbf=now + 120)):
+        with pytest.raises(InvalidToken, match="clocks of its issuer and of this service differ"):
+            read(tokens_of(own, tmp_path), token)
+
+
 @pytest.mark.parametrize(
     "address",
     [
@@ -254,7 +350,7 @@ def test_keys_at_an_address_that_settings_would_refuse_are_not_fetched(
         asked.clear()
         changed.keys_at = address
         for _ in range(3):
-            with pytest.raises(InvalidToken):
+            with pytest.raises(Unavailable):  # nobody knows whether the issuer has that key
                 read(tokens, changed.token(headers={"kid": "made up"}))
             read(tokens, changed.token())
         assert asked == [f"{changed.url}/.well-known/openid-configuration"] * 3

@@ -107,3 +107,12 @@ def test_a_verification_makes_no_signing_key(folder: Path, capsys: pytest.Captur
     assert main(["audit", "verify"]) == 1
     assert "set ROWVEIL_HOME or ROWVEIL_SIGNING_KEY_FILE" in capsys.readouterr().err
     assert not (folder / "var" / "keys" / "signing.key").exists()
+
+
+def test_a_revision_that_does_not_exist_is_an_invalid_option(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["keys", "own"]) == 0
+    capsys.readouterr()
+    assert main(["migrate", "--to", "nonsense"]) == 2
+    assert "there is no older revision 'nonsense'; there are" in capsys.readouterr().err

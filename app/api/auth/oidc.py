@@ -12,6 +12,7 @@ of Keycloak and Amazon Cognito).
 """
 
 import asyncio
+import json
 import logging
 import re
 import time
@@ -36,7 +37,7 @@ _KEYS_LAST_SECONDS = 3600.0
 
 _BETWEEN_FETCHES_SECONDS = 30.0
 
-_FETCH_SECONDS = 5.0
+_FETCH_SECONDS = 10.0
 
 _MOST_BYTES = 1 << 20
 
@@ -111,6 +112,11 @@ class Tokens:
             )
         except jwt.ExpiredSignatureError:
             raise InvalidToken("the token has expired; get a new one from its issuer") from None
+        except jwt.ImmatureSignatureError:
+            raise InvalidToken(
+                f"the token is not valid within the next {_LEEWAY_SECONDS} seconds; if it is new, the clocks "
+                "of its issuer and of this service differ"
+            ) from None
         except jwt.InvalidAudienceError:
             raise InvalidToken("the token is meant for another audience than this service") from None
         except jwt.InvalidIssuerError:
@@ -149,7 +155,8 @@ class IssuerKeys:
     """Keys that the issuer publishes (RFC 7517), cached for an hour.
 
     An unknown key id triggers a new fetch, so that an issuer may rotate its keys; at most one every 30
-    seconds, so that tokens with made-up key ids cause no load.
+    seconds, so that tokens with made-up key ids cause no load. From half of the hour on, a known key id
+    triggers one in the background, so that no call notices an issuer that is away for a short time.
     """
 
     def __init__(self, issuer: str, url: str, loopback: bool) -> None:
@@ -167,59 +174,83 @@ class IssuerKeys:
         self._issuer = issuer
         self._url = url
         self._loopback = loopback
-        self._refused: object = None
-        """Address of the key set that was refused last, and logged."""
+        self._failure = ""
+        """Cause of the last fetch's failure, which is logged; empty if it succeeded."""
         self._keys: dict[str, jwt.PyJWK] = {}
         self._fetched = self._tried = -float("inf")
         self._fetching = asyncio.Lock()
+        self._refreshing: asyncio.Task[None] | None = None
 
     async def find(self, key_id: str) -> jwt.PyJWK | None:
         """Return the key with that id, if any. Raises Unavailable."""
         if key_id not in self._keys or self._is_over(self._fetched, _KEYS_LAST_SECONDS):
             async with self._fetching:
-                missing = key_id not in self._keys or self._is_over(self._fetched, _KEYS_LAST_SECONDS)
-                if missing and self._is_over(self._tried, _BETWEEN_FETCHES_SECONDS):
-                    await self._fetch()
-        if self._is_over(self._fetched, _KEYS_LAST_SECONDS):
+                if key_id not in self._keys or self._is_over(self._fetched, _KEYS_LAST_SECONDS):
+                    await self._fetch_seldom()
+        elif self._is_over(self._fetched, _KEYS_LAST_SECONDS / 2) and not self._fetching.locked():
+            self._refreshing = asyncio.create_task(self._refresh())
+        key = self._keys.get(key_id)
+        if self._is_over(self._fetched, _KEYS_LAST_SECONDS) or (key is None and self._failure):
             raise Unavailable("the keys of the tokens' issuer cannot be fetched at present; try again")
-        return self._keys.get(key_id)
+        return key
 
-    async def _fetch(self) -> None:
+    async def _refresh(self) -> None:
+        async with self._fetching:
+            await self._fetch_seldom()
+
+    async def _fetch_seldom(self) -> None:
+        """Fetch the keys unless that was tried a moment ago. Cached ones remain if it fails."""
+        if not self._is_over(self._tried, _BETWEEN_FETCHES_SECONDS):
+            return
         self._tried = time.monotonic()
+        failure = ""
         try:
-            async with httpx.AsyncClient(timeout=_FETCH_SECONDS, follow_redirects=False) as client:
-                url = self._url
-                if not url:
-                    discovery = await _json(client, self._issuer.rstrip("/") + _DISCOVERY)
-                    if discovery.get("issuer") != self._issuer:
-                        return
-                    url = discovery["jwks_uri"]
-                    if not self._accepts(url):
-                        return
-                published = (await _json(client, url))["keys"]
-            self._keys = {
-                key.key_id: key for key in map(_usable, published) if key is not None and key.key_id
-            }
+            async with asyncio.timeout(_FETCH_SECONDS):
+                self._keys = await self._fetch()
             self._fetched = time.monotonic()
-        except (httpx.HTTPError, ValueError, KeyError, TypeError, AttributeError):
-            return  # cached keys remain valid for their hour
+        except TimeoutError:
+            failure = f"no whole answer came within {_FETCH_SECONDS:g} seconds"
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            failure = str(error) or type(error).__name__
+        except ValueError as error:
+            failure = str(error)
+        self._log_change(failure)
+
+    async def _fetch(self) -> dict[str, jwt.PyJWK]:
+        """Return the published keys by their ids. Raises HTTPError, ValueError."""
+        async with httpx.AsyncClient(timeout=None, follow_redirects=False) as client:  # noqa: S113 - see caller
+            url: Any = self._url
+            if not url:
+                address = self._issuer.rstrip("/") + _DISCOVERY
+                discovery = await _json(client, address)
+                if (named := discovery.get("issuer")) != self._issuer:
+                    raise ValueError(
+                        f"{address} is of the issuer {named!r:.200}; ROWVEIL_OIDC_ISSUER must be equal to it"
+                    )
+                url = discovery.get("jwks_uri")
+                if not self._accepts(url):
+                    raise ValueError(
+                        f"its discovery document names jwks_uri {url!r:.200}, which is not an https:// "
+                        "address; correct the document, or set ROWVEIL_OIDC_JWKS_URL"
+                    )
+            published = (await _json(client, url)).get("keys")
+        usable = map(_usable, published if isinstance(published, list) else ())
+        keys = {key.key_id: key for key in usable if key is not None and key.key_id}
+        if not keys:
+            raise ValueError(f"{url} holds no list 'keys' with a key that verifies signatures")
+        return keys
 
     def _accepts(self, url: object) -> bool:
-        """Whether the address may give keys, as in the settings. One that may not is logged once.
+        """Whether the address may give keys, as in the settings. Over http anyone could give their own."""
+        return isinstance(url, str) and is_issuer_address(url, self._loopback)
 
-        Over http anyone in the network could give keys of their own.
-        """
-        if isinstance(url, str) and is_issuer_address(url, self._loopback):
-            self._refused = None
-            return True
-        if url != self._refused:
-            self._refused = url
-            _log.error(
-                "the keys of the issuer %s are not fetched: its discovery document names jwks_uri %.200r, "
-                "which is not an https:// address; correct the document, or set ROWVEIL_OIDC_JWKS_URL",
-                *(self._issuer, url),
-            )
-        return False
+    def _log_change(self, failure: str) -> None:
+        """Log a cause of failure once, and its end."""
+        if failure and failure != self._failure:
+            _log.error("the keys of the issuer %s cannot be fetched: %s", self._issuer, failure)
+        elif self._failure and not failure:
+            _log.warning("the keys of the issuer %s can be fetched again", self._issuer)
+        self._failure = failure
 
     @staticmethod
     def _is_over(since: float, seconds: float) -> bool:
@@ -227,22 +258,28 @@ class IssuerKeys:
 
 
 async def _json(client: httpx.AsyncClient, url: str) -> dict[str, Any]:
-    """Fetch a JSON document. Raises HTTPError, ValueError."""
+    """Fetch a JSON object. Raises HTTPError, ValueError."""
     content = bytearray()
     async with client.stream("GET", url) as answer:
-        answer.raise_for_status()
         if not answer.is_success:
-            raise ValueError("redirects are not followed")
+            raise ValueError(f"{url} answered with status {answer.status_code}; redirects are not followed")
         async for chunk in answer.aiter_bytes():
             content += chunk
             if len(content) > _MOST_BYTES:
-                raise ValueError("the document is too long for a key set")
-    document: dict[str, Any] = httpx.Response(200, content=bytes(content)).json()
+                raise ValueError(f"{url} answered with more than {_MOST_BYTES} bytes")
+    try:
+        document = json.loads(content)
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict):
+        raise ValueError(f"{url} answered with something else than a JSON object")
     return document
 
 
-def _usable(published: dict[str, Any]) -> jwt.PyJWK | None:
-    """Return the key if it is a strong enough signature verification key."""
+def _usable(published: Any) -> jwt.PyJWK | None:
+    """Return the key if it is a strong enough signature verification key with an id."""
+    if not isinstance(published, dict) or not isinstance(published.get("kid"), str):
+        return None
     if published.get("use", "sig") != "sig" or published.get("kty") == "oct":
         return None
     try:

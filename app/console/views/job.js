@@ -165,6 +165,8 @@ function record(job) {
       ["Job", element("code", {}, job.id)],
       ["Rows", number(job.row_count)],
       ["Took", job.started_at ? between(job.started_at, job.finished_at) : null],
+      ["Rows kept until", job.rows_expire_at ? moment(job.rows_expire_at) : null],
+      ["Report kept until", job.expires_at ? moment(job.expires_at) : null],
       ["Fingerprint of the seed", job.seed_fingerprint ? element("code", {}, job.seed_fingerprint) : null],
       ["Digest of the source", element("code", {}, job.source.digest)],
       [

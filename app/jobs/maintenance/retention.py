@@ -2,7 +2,7 @@
 
 Everything is deleted in batches, each in a transaction of its own: a service that was down for days finds
 tens of thousands of due rows, and one transaction over all of them needs more locks than the database has.
-A step that fails does not keep the others from running.
+A step that fails does not keep the others from running. Nothing is deleted by a clock that has jumped ahead.
 """
 
 import logging
@@ -11,9 +11,11 @@ import time
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from functools import partial
+from typing import NamedTuple
 
 from app.callers import THE_SERVICE
 from app.errors import StorageFull, Unavailable
+from app.jobs.maintenance.clock_watch import ClockWatch, uptime
 from app.jobs.maintenance.sweep import MOST_FILES
 from app.jobs.stores import Stores
 from app.settings import Settings
@@ -41,11 +43,27 @@ _WITH_SECRETS = ("buffer", "result", "job", "webhook")
 _Step = Callable[[Transaction, datetime], tuple[int, list[str]]]
 
 
+class Lifetimes(NamedTuple):
+    """Times after its end for which the service stores a job."""
+
+    job: timedelta
+    """Time until the job is deleted, with its report, manifest and seed."""
+    tables: timedelta
+    """Time until its destination and its retained source are deleted."""
+
+
+def lifetimes_of(settings: Settings) -> Lifetimes:
+    """Return the times that the settings state."""
+    return Lifetimes(timedelta(seconds=settings.job_retention), timedelta(seconds=settings.result_retention))
+
+
 class Retention:
     """Deletes expired buffers, results, jobs, idempotency keys, webhook messages and unseen callers."""
 
     def __init__(self, settings: Settings, stores: Stores, metrics: Metrics) -> None:
         self._settings = settings
+        self._lifetimes = lifetimes_of(settings)
+        self._clock = ClockWatch()
         self._stores = stores
         self._metrics = metrics
         self._stopping = threading.Event()
@@ -102,7 +120,10 @@ class Retention:
         while not self._stopping.is_set():
             with self._stores.database.write() as session:
                 # By the database's clock: a local clock may jump.
-                count, unnamed = step(session, moment(session))
+                now = moment(session)
+                if not self._clock.trusts(now, uptime()):
+                    break
+                count, unnamed = step(session, now)
             self._stores.delete_blobs_patiently(unnamed)
             self._metrics.purged.labels(kind).inc(count)
             total += count
@@ -118,13 +139,13 @@ class Retention:
         return len(expired), unnamed
 
     def _results(self, session: Transaction, now: datetime) -> tuple[int, list[str]]:
-        before = _before(now, self._settings.result_retention)
+        before = now - self._lifetimes.tables
         released, unnamed, self._released = jobs.release_old(session, before, BLOB_ROWS, self._released)
         self._audit(session, "result.purge", released, now)
         return len(released), unnamed
 
     def _jobs(self, session: Transaction, now: datetime) -> tuple[int, list[str]]:
-        before = _before(now, self._settings.job_retention)
+        before = now - self._lifetimes.job
         deleted, unnamed = jobs.delete_old(session, before, BLOB_ROWS)
         idempotency.forget(session, deleted)
         self._audit(session, "job.purge", deleted, now)
@@ -138,13 +159,9 @@ class Retention:
         return idempotency.delete_expired(session, now, BATCH_ROWS), []
 
     def _messages(self, session: Transaction, now: datetime) -> tuple[int, list[str]]:
-        before = _before(now, self._settings.webhook_retention)
+        before = now - timedelta(seconds=self._settings.webhook_retention)
         return webhook_outbox.delete_old(session, before, BATCH_ROWS), []
 
     def _callers(self, session: Transaction, now: datetime) -> tuple[int, list[str]]:
-        before = _before(now, self._settings.job_retention)
+        before = now - self._lifetimes.job
         return usage.forget_unseen(session, before, BATCH_ROWS), []
-
-
-def _before(moment: datetime, seconds: float) -> datetime:
-    return moment - timedelta(seconds=seconds)

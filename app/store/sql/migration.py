@@ -21,6 +21,7 @@ from app.store.sql.connection.errors import (
     is_damaged,
     is_full,
     is_temporary,
+    missing_right,
 )
 from app.store.sql.db import Database
 
@@ -144,7 +145,7 @@ def downgrade(
     Raises
     ------
     DatabaseUnusable
-        As `migrate`, or there is no such older revision, or a step cannot be undone now.
+        As `migrate`, or a step cannot be undone now. RevisionUnknown: there is no such older revision.
     DatabaseAway
         The server does not respond.
     """
@@ -182,6 +183,9 @@ def _translated_migration(database: Database) -> Iterator[None]:
     except schema.MigrationRefused as error:
         raise DatabaseUnusable(str(error)) from None
     except Unavailable as error:
+        if (missing := missing_right(error.__cause__)) is not None:
+            shown = shown_url(database.engine.url)
+            raise DatabaseUnusable(f"the database {shown} refuses a statement: {missing}") from None
         raise DatabaseAway(error.message) from None
     except (*DATABASE_ERRORS, sa.exc.DatabaseError) as error:
         if not (is_temporary(error) or is_damaged(error)):

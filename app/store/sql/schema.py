@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
+from app.store.sql.connection.errors import RevisionUnknown
 from app.store.sql.models import Replica, SchemaSupport
 
 if TYPE_CHECKING:  # Alembic takes long to import, and most starts need no migration
@@ -52,7 +53,7 @@ def upgrade(connection: sa.Connection, config: "Config", alone: bool) -> None:
 
 
 def check_downgrade(connection: sa.Connection, config: "Config", revision: str, alone: bool) -> list[str]:
-    """Return the revisions that a downgrade undoes, newest first. Raises MigrationRefused.
+    """Return the revisions that a downgrade undoes, newest first. Raises MigrationRefused, RevisionUnknown.
 
     A step that cannot be undone at any time has a function ``refusal(connection)``, which returns a reason.
     """
@@ -63,7 +64,7 @@ def check_downgrade(connection: sa.Connection, config: "Config", revision: str, 
         raise MigrationRefused(f"the tables have the revision {current}, which this version does not know")
     older = known[known.index(current) :]
     if revision not in older:
-        raise MigrationRefused(
+        raise RevisionUnknown(
             f"there is no older revision '{revision}'; there are {', '.join(reversed(older))}"
         )
     if not alone:

@@ -13,7 +13,7 @@ import orjson
 import sqlalchemy as sa
 from sqlalchemy import event
 
-from app.store.sql.connection.errors import DatabaseUnusable, kind_of
+from app.store.sql.connection.errors import DatabaseUnusable, kind_of, missing_right
 from app.store.sql.connection.quick_statements import errors_of
 
 _LOG_PAGES = 8000
@@ -75,8 +75,11 @@ def shown_cause(error: sa.exc.DBAPIError, url: sa.URL) -> str:
 def logged_cause(error: Exception, url: sa.URL) -> str:
     """Return what the log may say of an error: why there is no connection, or else the kind of the error.
 
-    The server's answers to statements have an SQLSTATE, and may have values of rows.
+    The server's answers to statements have an SQLSTATE, and may have values of rows, but not those about a
+    right.
     """
+    if (missing := missing_right(error)) is not None:
+        return missing
     if not isinstance(error, sa.exc.DBAPIError) or error.statement is not None:
         return kind_of(error)
     if getattr(error.orig, "sqlstate", None) is not None:  # such as of a commit

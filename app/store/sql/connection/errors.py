@@ -18,6 +18,9 @@ _TEMPORARY = (
 _READ_ONLY, _NOT_SUPPORTED = "25006", "0A000"
 """SQLSTATE of a write on a server that takes none, and of a feature that the server does not have."""
 
+_NO_RIGHT = "42501"
+"""SQLSTATE of a statement for which the role has no right."""
+
 _REFUSES_WRITES = "call_bool_check_hook"
 """Function of the server that does not let a transaction on a standby write. The service sets no other option
 that it checks. The message of the error is in the language of the server (`lc_messages`)."""
@@ -27,7 +30,7 @@ DATABASE_ERRORS = (
     sa.exc.InterfaceError,
     sa.exc.InternalError,
     sa.exc.NotSupportedError,
-    sa.exc.ProgrammingError,  # such as a missing right or table
+    sa.exc.ProgrammingError,  # such as a missing table
 )
 """Errors that do not come from the values that a transaction stores."""
 
@@ -53,6 +56,10 @@ FULL = (
 
 class DatabaseUnusable(Exception):
     """The settings' database cannot be used."""
+
+
+class RevisionUnknown(DatabaseUnusable):
+    """The database's tables have no older revision of that name."""
 
 
 class DatabaseDamaged(AppError):
@@ -100,14 +107,29 @@ def translated_errors(
 
 
 def is_temporary(error: sa.exc.SQLAlchemyError) -> bool:
-    """Whether the database is away, or takes no writes now, such as a standby that is not promoted yet."""
-    if isinstance(error, _TEMPORARY):
+    """Whether the database is away, or takes no writes now, such as a standby that is not promoted yet.
+
+    A missing right is temporary, too: nothing but the operator's grant is needed to go on.
+    """
+    if isinstance(error, _TEMPORARY) or missing_right(error) is not None:
         return True
     cause = getattr(error, "orig", None)
     state = getattr(cause, "sqlstate", None)
     if state != _NOT_SUPPORTED:
         return state == _READ_ONLY
     return getattr(getattr(cause, "diag", None), "source_function", None) == _REFUSES_WRITES
+
+
+def missing_right(error: BaseException | None) -> str | None:
+    """Return the server's words for a right that the role lacks, which name no value, and the remedy."""
+    cause = getattr(error, "orig", None)
+    if getattr(cause, "sqlstate", None) != _NO_RIGHT:
+        return None
+    words = getattr(getattr(cause, "diag", None), "message_primary", None) or "a right is missing"
+    return (
+        f"{words}; grant the role of ROWVEIL_DATABASE_URL every right on the tables of its database, or let "
+        "it own them"
+    )
 
 
 def is_damaged(error: Exception) -> bool:

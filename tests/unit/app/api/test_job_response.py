@@ -11,6 +11,7 @@ from app.api.schemas import Job as JobModel
 from app.engine.engine import Progress
 from app.errors import Unavailable
 from app.formats.json_output import SMALL_BYTES, encoded_size
+from app.jobs.maintenance.retention import Lifetimes
 from app.store.sql.models import Job
 
 NOW = datetime(2026, 11, 23, 9, 5, 0, 120_000, UTC)
@@ -61,6 +62,34 @@ def job(**values: Any) -> Job:
 def test_the_document_is_what_the_model_makes_of_it(values: dict[str, Any]) -> None:
     document = document_of(job(**values), Progress(0.25, "swapping"))
     assert JobModel.model_validate(document).document() == document
+
+
+LIFETIMES = Lifetimes(job=timedelta(days=90), tables=timedelta(days=7))
+
+
+@pytest.mark.parametrize(
+    ("values", "rows"),
+    [
+        (ENDED, "2026-11-30T09:05:01.120000Z"),
+        (ENDED | {"destination_reference": "s3://a/b.csv"}, None),
+        (ENDED | {"service": "measures"}, None),
+        ({"state": "failed", "finished_at": ENDED["finished_at"]}, None),
+    ],
+)
+def test_a_job_that_ended_says_when_it_and_its_rows_are_deleted(
+    values: dict[str, Any], rows: str | None
+) -> None:
+    """The service deletes no destination at a reference, and stores none of a measurement."""
+    document = document_of(job(**values), Progress(), lifetimes=LIFETIMES)
+    assert document["expires_at"] == "2027-02-21T09:05:01.120000Z"
+    assert document.get("rows_expire_at") == rows
+    assert JobModel.model_validate(document).document() == document
+
+
+def test_a_job_that_is_not_ended_or_not_stored_has_no_expiry() -> None:
+    running = document_of(job(state="running"), Progress(), lifetimes=LIFETIMES)
+    not_stored = document_of(job(**ENDED), Progress())
+    assert not (running.keys() | not_stored.keys()) & {"expires_at", "rows_expire_at"}
 
 
 def test_moments_are_in_utc() -> None:

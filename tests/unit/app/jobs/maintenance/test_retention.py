@@ -151,6 +151,27 @@ def test_a_step_that_fails_does_not_keep_the_others_from_running(
     assert count(stores, "buffers") == 0
 
 
+def test_a_clock_that_jumps_ahead_deletes_nothing(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The lag grows, which fires an alert. When the clock is right again, purges go on."""
+    with stores.database.read() as session:
+        now = moment(session)
+    add(stores.database, job(state="succeeded", finished_at=now, source_blob="s" * 32))
+    retention = Retention(Settings(home=stores.progress_folder.parent), stores, Metrics())
+    retention.run()
+    with monkeypatch.context() as wrong:
+        wrong.setattr(
+            "app.jobs.maintenance.retention.moment", lambda session: moment(session) + timedelta(days=400)
+        )
+        retention.run()
+    assert count(stores, "jobs", "source_blob IS NOT NULL") == 1
+    assert caplog.text.count("the clock of the database jumped ahead") == 1
+    add(stores.database, buffer())
+    retention.run()
+    assert (count(stores, "jobs"), count(stores, "buffers")) == (1, 0)
+
+
 def test_a_stopped_purge_ends_after_its_batch(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """A service that stops does not wait for days of due rows."""
     add(stores.database, *(buffer(blob=f"{number:032x}") for number in range(2 * BLOB_ROWS)))

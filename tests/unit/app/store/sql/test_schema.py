@@ -13,7 +13,7 @@ from alembic.script import ScriptDirectory
 
 from app.settings import Settings
 from app.store.sql import replicas, schema
-from app.store.sql.connection.errors import DatabaseUnusable
+from app.store.sql.connection.errors import DatabaseUnusable, RevisionUnknown
 from app.store.sql.db import Database
 from app.store.sql.migration import NEWEST_REVISION, downgrade, migrate, migration_config
 from app.store.sql.models import Replica, SchemaSupport
@@ -205,7 +205,7 @@ def test_the_newer_version_brings_the_tables_back(
 ) -> None:
     newer = next_version(tmp_path, monkeypatch, compatible=False)
     newer.migrate(settings)
-    with pytest.raises(DatabaseUnusable, match="there is no older revision '2020'"):
+    with pytest.raises(RevisionUnknown, match="there is no older revision '2020'"):
         newer.downgrade(settings, to="2020")
     database = Database(settings)
     with database.write() as session:

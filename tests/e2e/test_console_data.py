@@ -109,6 +109,29 @@ def test_decimal_commas_are_numbers(opened: Console, client: httpx.Client) -> No
     expect(opened.page.locator(".warning").first).to_contain_text("Umsatz looks like numbers, but is text")
 
 
+def test_a_result_is_downloaded_as_the_table_was_written(opened: Console) -> None:
+    """A copy of the table is known to be written in the same way; another choice is possible."""
+    page = opened.page
+    rows = "".join(f"Ort {row % 3};{row},25;7\r\n" for row in range(30))
+    choose(opened, "haushalte.csv", f"Ort;Einkommen;rest\r\n{rows}".encode())
+    page.get_by_role("button", name="Yes: ").click()
+    first = opened.table()
+    page.get_by_label("rest", exact=True).select_option(label="Leave it out")
+    page.get_by_role("button", name="Make the changed table").click()
+    page.wait_for_url(lambda url: "tables" in url and first not in url)
+    opened.shown()
+    opened.open(f"tables/{opened.table()}/DSWAP")
+    page.get_by_role("button", name="Run", exact=True).click()
+    opened.ended()
+    for words, line in (("", r"Ort \d;\d+,25"), ("tabs and 1234.5", r"Ort \d\t\d+\.25")):
+        if words:
+            page.get_by_label("Cells and numbers of the CSV").select_option(label=words)
+        with page.expect_download() as download:
+            page.get_by_role("button", name="Result as CSV").click()
+        lines = Path(download.value.path()).read_text().splitlines()
+        assert re.fullmatch(line, lines[1])
+
+
 @pytest.mark.parametrize(
     ("cells", "found"),
     [

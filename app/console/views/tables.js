@@ -93,7 +93,7 @@ export async function view() {
     );
     try {
       const buffer = await upload(file, options);
-      session.remember(buffer, file.name);
+      session.remember(buffer, file.name, options);
       await keepName(buffer, file.name);
       said.replaceChildren(element("p", {}, "Uploaded: ", named(file.name), ". Its page follows."));
       proceed("tables", buffer.id);

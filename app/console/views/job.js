@@ -7,6 +7,7 @@ import { beforeAndAfterOf, openTable } from "./before_after.js";
 import { deletion } from "../deletion.js";
 import { stemOf } from "../file_names.js";
 import { badge, nameOf, titleOf } from "./jobs.js";
+import { ledgerHref } from "./ledger.js";
 import { navigate, navigateUnlessLeft, routeHref } from "../router.js";
 import { reportOf } from "./report.js";
 import { rerun } from "./rerun.js";
@@ -182,6 +183,10 @@ function record(job) {
         "Digest of the result",
         job.destination && job.kind === "swap" ? element("code", {}, job.destination.digest) : null,
       ],
+      [
+        "Releases of the source",
+        job.kind === "swap" ? element("a", { href: ledgerHref(job.source.digest) }, "In the ledger") : null,
+      ],
       ["Webhook", job.webhook ? delivered(job.webhook) : null],
     ]),
   );
@@ -241,6 +246,7 @@ function happened(job) {
           element("code", {}, code),
           `, ${counted(count, "time")}`,
           first(code) ? `: ${shown(first(code).message)}` : "",
+          code === "released_before" ? [" ", element("a", { href: ledgerHref(job.source.digest) }, "See its releases"), "."] : [],
         ),
       ),
     ),

@@ -17,7 +17,9 @@ from pydantic.json_schema import SkipJsonSchema
 from app import __version__
 from app.api.request_headers import combined, is_match, none_match
 from app.errors import InvalidParameter, NotAcceptable, PreconditionFailed
-from app.formats import Formulas, check_values, needs_values, stream_chunks
+from app.formats import CsvStyle, check_values, needs_values, stream_chunks
+from app.formats.csv_dialect import DecimalMark
+from app.formats.csv_output import PLAIN, Formulas, WrittenDelimiter
 from app.formats.errors import FormatError
 from app.formats.media_types import CSV, MEDIA_TYPES, negotiate
 from app.store.blobs.arrow_stream import TableReader
@@ -35,19 +37,19 @@ Accept = Annotated[list[str] | SkipJsonSchema[None], Header(alias="Accept", incl
 
 
 class Representation:
-    """Requested representation: `Accept`, conditions on the entity tag, and what CSV does with formulas."""
+    """Requested representation: `Accept`, conditions on the entity tag, and the style of a CSV."""
 
     def __init__(
         self,
         accept: str | None,
         if_match: str | None,
         if_none_match: str | None,
-        csv_formulas: Formulas = "keep",
+        csv: CsvStyle = PLAIN,
     ) -> None:
         self.accept = accept
         self.if_match = if_match
         self.if_none_match = if_none_match
-        self.csv_formulas: Formulas = csv_formulas
+        self.csv = csv
 
 
 async def _wanted(
@@ -70,8 +72,23 @@ async def _wanted(
             "a line break. The table and its digest are the same."
         ),
     ] = "keep",
+    csv_delimiter: Annotated[
+        WrittenDelimiter,
+        Query(description="CSV: the delimiter of cells; the word `tab` means the tab character."),
+    ] = ",",
+    csv_decimal_mark: Annotated[
+        DecimalMark,
+        Query(
+            description="CSV: the decimal mark of numbers, as in 1234.5 or 1234,5. `comma` needs another "
+            "`csv_delimiter` than the comma."
+        ),
+    ] = "point",
 ) -> Representation:
-    return Representation(combined(accept), combined(if_match), combined(if_none_match), csv_formulas)
+    try:
+        style = CsvStyle(csv_formulas, csv_delimiter, csv_decimal_mark)
+    except FormatError as error:
+        raise InvalidParameter(error.message, "csv_delimiter") from None
+    return Representation(combined(accept), combined(if_match), combined(if_none_match), style)
 
 
 RequestedRepresentation = Annotated[Representation, Depends(_wanted)]
@@ -90,16 +107,17 @@ async def table_response(
     NotAcceptable
         No offered type is acceptable, or the chosen one cannot represent a field's type.
     InvalidParameter
-        Formulas are to be escaped in another media type than CSV.
+        The style of a CSV is stated for another media type.
     PreconditionFailed
         `If-Match` names other rows, or the rows in another media type.
     """
     media_type = negotiate(wanted.accept, MEDIA_TYPES)
     if media_type is None:
         raise NotAcceptable(f"a table is available as {', '.join(MEDIA_TYPES)}")
-    if wanted.csv_formulas != "keep" and media_type != CSV:
-        raise InvalidParameter(f"'csv_formulas' is for CSV; leave it out with {media_type}", "csv_formulas")
-    etag_input = f"{digest} {media_type} {__version__} {pa.__version__} {wanted.csv_formulas}"
+    if wanted.csv != PLAIN and media_type != CSV:
+        name = next(f"csv_{each}" for each in wanted.csv.stated)
+        raise InvalidParameter(f"'{name}' is for CSV; leave it out with {media_type}", name)
+    etag_input = f"{digest} {media_type} {__version__} {pa.__version__} {wanted.csv}"
     headers = {"ETag": f'"{hashlib.sha256(etag_input.encode()).hexdigest()[:32]}"', "Vary": "Accept"}
     if not is_match(wanted.if_match, headers["ETag"]):
         raise PreconditionFailed(
@@ -111,8 +129,7 @@ async def table_response(
     try:
         if needs_values(media_type, rows.schema):
             await _check_values(open_rows)
-        formulas = wanted.csv_formulas
-        chunks = await _read(partial(stream_chunks, media_type, rows.schema, rows, formulas))
+        chunks = await _read(partial(stream_chunks, media_type, rows.schema, rows, wanted.csv))
     except BaseException as error:
         rows.close()
         if isinstance(error, FormatError):

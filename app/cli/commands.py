@@ -18,7 +18,8 @@ from app.cli.request_builder import CSV, Call
 from app.cli.streams import drop_output, print_failure, print_os_error
 from app.cli.workspace import Failed
 from app.errors import AppError
-from app.formats import Formulas
+from app.formats.csv_dialect import DecimalMark
+from app.formats.csv_output import Formulas, WrittenDelimiter
 from app.requests.attacks import AttackRequest
 from app.requests.measures import MeasureRequest
 from app.requests.run import RunRequest
@@ -87,6 +88,16 @@ def _add_run_of(parser: CommandParser, provider: Provider[Any]) -> None:
         choices=get_args(Formulas),
         help="CSV destination: `escape` puts an apostrophe before texts that a spreadsheet computes. "
         "Default: keep",
+    )
+    parser.add_argument(
+        "--csv-written-delimiter",
+        choices=get_args(WrittenDelimiter),
+        help="CSV destination: delimiter of cells. Default: a comma, or a tab if the name ends in .tsv",
+    )
+    parser.add_argument(
+        "--csv-written-decimal-mark",
+        choices=get_args(DecimalMark),
+        help="CSV destination: decimal mark of numbers; `comma` needs another delimiter. Default: point",
     )
     options.add_model(MeasureOptions, ("measures",), "measures")
     options.add_model(CandidateOptions, ("candidates",), "candidates")

@@ -1,6 +1,7 @@
 """Command ``rowveil run SERVICE SOURCE DESTINATION``: swaps files; same bytes as the service."""
 
 import sys
+from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any
@@ -14,7 +15,8 @@ from app.cli.outputs import Keys, check_report_name, finish_job, new_job, write_
 from app.cli.request_builder import Call
 from app.cli.seeds import seed_given, seed_kept
 from app.cli.workspace import Workspace, WorkspaceTable
-from app.formats import Formulas, stream_chunks
+from app.formats import CsvStyle, stream_chunks
+from app.formats.csv_output import WrittenDelimiter
 from app.formats.errors import FormatError
 from app.formats.media_types import CSV
 from app.requests.run import RunRequest, checked_run, run_request_model
@@ -44,10 +46,7 @@ def run(call: Call, settings: Settings) -> int:
     }
     check_places([given.source, given.seed_file], outputs)
     written_as = media_type_of(given.destination, given.format)
-    if given.destination.lower().removesuffix(".gz").endswith(".tsv"):
-        raise CommandFailed("DESTINATION: a CSV is written with commas; name it .csv", Exit.USAGE)
-    if given.csv_formulas is not None and written_as != CSV:
-        raise CommandFailed("--csv-formulas: the destination is no CSV; leave the option out", Exit.USAGE)
+    style = _style(given, written_as)
     upload = call.upload(given.source)
     level = {"report": given.report_level or ("summary" if given.report else "none")}
     request = call.request(run_request_model(provider), **level, seed="0")
@@ -73,7 +72,7 @@ def run(call: Call, settings: Settings) -> int:
         task = _task(job, request, source, destination, workspace, settings)
         report = finish_job(job, workspace.run(run_swap, task), request.seed.secret, request.seed.bits, keys)
         with seed_kept(given, seed):
-            _write(job, workspace, given.destination, written_as, destination, given.csv_formulas or "keep")
+            _write(job, workspace, given.destination, written_as, destination, style)
         if given.report:
             write_report(job, report, given.report)
         if given.manifest:
@@ -81,6 +80,24 @@ def run(call: Call, settings: Settings) -> int:
     if not given.quiet:
         _print_outcome(job)
     return Exit.OK
+
+
+def _style(given: Namespace, written_as: str) -> CsvStyle:
+    """Return the style of a CSV destination. Raises CommandFailed."""
+    flags = ("--csv-formulas", "--csv-written-delimiter", "--csv-written-decimal-mark")
+    stated = [getattr(given, flag[2:].replace("-", "_")) for flag in flags]
+    if written_as != CSV:
+        for flag in (flag for flag, value in zip(flags, stated, strict=True) if value is not None):
+            raise CommandFailed(f"{flag}: the destination is no CSV; leave the option out", Exit.USAGE)
+    formulas, delimiter, decimal_mark = stated
+    is_tsv = given.destination.lower().removesuffix(".gz").endswith(".tsv")
+    if is_tsv and delimiter not in (None, "tab"):
+        raise CommandFailed(f"{flags[1]}: a .tsv has tabs; name the destination .csv", Exit.USAGE)
+    usual: WrittenDelimiter = "tab" if is_tsv else ","
+    try:
+        return CsvStyle(formulas or "keep", delimiter or usual, decimal_mark or "point")
+    except FormatError as error:
+        raise CommandFailed(f"{flags[2]}: {error.message}", Exit.USAGE) from None
 
 
 def _check_full_report(call: Call) -> None:
@@ -137,7 +154,7 @@ def _write(
     name: str,
     media_type: str,
     destination: BlobAccess,
-    csv_formulas: Formulas,
+    style: CsvStyle,
 ) -> None:
     rows = TableReader(destination)
     to_terminal = name == STANDARD and sys.stdout.isatty()  # a progress bar would appear among the rows
@@ -151,7 +168,7 @@ def _write(
                     yield batch
                     bar.update(batch.num_rows * share)
 
-            write(name, stream_chunks(media_type, schema, counted(), csv_formulas))
+            write(name, stream_chunks(media_type, schema, counted(), style))
     except FormatError as error:
         raise CommandFailed(f"{name}: {error.message}") from None
     finally:

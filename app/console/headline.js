@@ -5,6 +5,8 @@ import { sayOfTable } from "./words.js";
 
 const CLASSES = { low: "good", elevated: "warning", high: "alarm", unknown: "unknown" };
 const MOST_PICTURES = 3;
+const EVENTS = ["beforeprint", "afterprint"];
+const PAPER = "42rem"; // narrower than the print on any usual paper
 
 /** Creates the box with the three sentences; its colour follows the state, which the first words name. */
 export function headlineOf({ headline }, title = "In three sentences") {
@@ -35,9 +37,23 @@ export function framed(page, title, className, cut = () => {}) {
     new ResizeObserver(fit).observe(body);
     inner.style.overflow = "hidden";
     fit();
+    fitPaper(frame, fit);
   });
   frame.src = address;
   return frame;
+}
+
+/** Fits a frame to paper while the page is printed: a print has another width, at which no observer is called. */
+function fitPaper(frame, fit) {
+  const printing = (event) => {
+    if (!frame.isConnected) {
+      for (const name of EVENTS) removeEventListener(name, printing);
+      return;
+    }
+    frame.style.width = event.type === "beforeprint" ? PAPER : "";
+    fit();
+  };
+  for (const name of EVENTS) addEventListener(name, printing);
 }
 
 /** Shows the first pictures of fields of a report's page, those that changed; null if the report has none. */
@@ -45,7 +61,7 @@ export function picturesOf({ pictures }, page) {
   if (!pictures?.fields?.length) return null;
   return element(
     "section",
-    { "aria-labelledby": "pictures", class: "unprinted" },
+    { "aria-labelledby": "pictures" },
     element("h2", { id: "pictures" }, "The fields before and after"),
     framed(page, "The fields before and after", "pictures", (inside) => {
       const fields = inside.querySelector('section[aria-labelledby="fields"]');

@@ -9,6 +9,7 @@ import { learn } from "./words.js";
 import { view as attack } from "./views/attack.js";
 import { view as pair } from "./views/pair.js";
 import { view as compare } from "./views/compare.js";
+import { view as ledger } from "./views/ledger.js";
 import { view as job } from "./views/job.js";
 import { view as jobs } from "./views/jobs.js";
 import { view as run } from "./views/run.js";
@@ -33,6 +34,7 @@ function viewOf([part, id, more, ...rest]) {
   if (part === "tables" && id && !more) return [table, [id], "tables"];
   if (part === "tables" && more === "compare" && !rest.length) return [compare, [id], "tables"];
   if (part === "tables" && more && !rest.length) return [run, [id, more], "tables"];
+  if (part === "ledger" && !more) return [ledger, id ? [id] : [], "ledger"];
   if (part === "jobs" && !id) return [jobs, [], "jobs"];
   if (part === "jobs" && id === "state") return [jobs, [`state=${more}`], "jobs"];
   if (part === "jobs" && id === "find") return [jobs, [more], "jobs"];

@@ -1,5 +1,20 @@
 // Roles of fields in a release, guessed from a field's name, type and profile.
 
+import {
+  asSpelled,
+  HOUSEHOLD,
+  KNOWN,
+  NAMING,
+  NUMBERING,
+  OF_NAMED,
+  SENSITIVE,
+  SENSITIVE_ANYWHERE,
+  SIZE,
+  STRATUM,
+  WEIGHT,
+  wordsOf,
+} from "./role_words.js";
+
 export const ROLES = {
   sensitive: "To protect",
   known: "Known to others",
@@ -25,45 +40,12 @@ export const ROLE_MEANINGS = {
 const NUMERIC = /^(u?int|float|double|decimal|half)/;
 const WHOLE = /^(u?int|string)/;
 const MOMENT = /^(date|time)/;
-/** Returns a pattern for words or word sequences of a name as `wordsOf` gives it. */
-const wordsLike = (pattern) => new RegExp(`(?<= |^)(?:${pattern})(?= |$)`, "u");
 
-// A space before a question mark: the two words are often written as one.
-const NUMBERING = wordsLike(
-  "ids?|uuid|pid|ssn|passport|iban|(?:user|person|people|customer|client|patient|record|case|row|account|employee|member|student)id",
-);
-const NAMING = wordsLike("names?|surname|(?:user|first|last|full|fore)name|e ?mail|(?:tele)?phone|account|address");
-const OF_NAMED = wordsLike("type|kind|class|category|status|count|age|level|group"); // id_type names nobody
-const HOUSEHOLD = wordsLike("hid|(?:hh|house ?hold) ?(?:id|nr|no|num|number|key)|family ?id|db 030");
-const STRATUM = wordsLike("strat(?:um|a)?(?: ?(?:id|nr|no))?|psu|primary sampling unit|db 050|db 060");
-const WEIGHT = wordsLike(
-  "(?:sampling|sample|survey|design|household|hh|person|individual|final|replicate|calibrat\\p{L}*) ?(?:weights?|wgts?|wts?)|a?fnlwgt|p?wgts?|db 090|rb 050|pb 040",
-);
-const KNOWN = wordsLike(
-  "age|sex|gender|race|birth(?: ?(?:date|day|year|place))?|born|dob|(?:date|year|place)ofbirth|(?:home ?)?town|city|region|county|state|country|native|zip|postcode|postal|education|occupation|job|marital|status|nationality|citizenship|household|relationship|profession|hh? ?size|sector|db 040|rb 090",
-);
-const SIZE = /^size(?= |$)/; // of a household; but not fSize
-const SENSITIVE = wordsLike(
-  "wages?|savings?|wealth|debts?|loans?|prices?|costs?|tax(?:es)?|amounts?|balance|capital|illness(?:es)?|drugs?|scores?|grades?|party|votes?|weights?|bmi",
-);
-const SENSITIVE_ANYWHERE = /income|salar(?:y|ies)|revenue|turnover|expend[a-z]*|diagnos[a-z]*|disease|religion/; // in no other word
 const ALL_DIFFERENT = 0.98;
 const FEW = 60;
 const HOUSEHOLD_SIZES = [1.2, 8]; // mean rows of a household
 const LARGEST_HOUSEHOLD = 40;
 const MOST_DOMAINS = 30;
-
-/** Returns the words of a name in lower case with a space between: of `hourlyWage1`, `hourly wage 1`. */
-export const wordsOf = (name) =>
-  name
-    .replace(/(?<=\p{Ll})(?=\p{Lu})|(?<=\p{Lu})(?=\p{Lu}\p{Ll})|(?<=\p{L})(?=\p{N})|(?<=\p{N})(?=\p{L})/gu, " ")
-    .replace(/[^\p{L}\p{M}\p{N}]+/gu, " ")
-    .trim()
-    .toLowerCase();
-
-/** Returns words of a name as the name spells them: of `hourly wage`, `hourlyWage`. */
-const asSpelled = (words, name) =>
-  new RegExp(words.replaceAll(" ", "[^\\p{L}\\p{N}]*"), "iu").exec(name)?.[0] ?? words;
 
 const isNumeric = (field) => NUMERIC.test(field.type);
 

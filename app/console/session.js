@@ -52,13 +52,14 @@ const isExpired = (table) => new Date(table.expires_at) <= new Date();
 /** Returns the unexpired tables that were uploaded or named in this tab, newest first. */
 export const tables = () => read(TABLES, []).filter((one) => !isExpired(one));
 
-/** Stores a buffer's id, file name and digest, but none of its rows. */
-export function remember(buffer, name) {
+/** Stores a buffer's id, file name, digest, and how its CSV was written, but none of its rows. */
+export function remember(buffer, name, csv) {
   const { id, digest, row_count, expires_at } = buffer;
   read(TABLES, []).filter(isExpired).forEach((one) => forgetEntries(one.id));
   const others = tables().filter((one) => one.id !== id);
   const known = tables().find((one) => one.id === id);
-  write(TABLES, [{ id, digest, row_count, expires_at, name: name ?? known?.name ?? id }, ...others]);
+  const { name: before, csv: written } = known ?? {};
+  write(TABLES, [{ id, digest, row_count, expires_at, name: name ?? before ?? id, csv: csv ?? written }, ...others]);
 }
 
 /** Removes a table, with the roles of its fields and the entries of its forms. */

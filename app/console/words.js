@@ -8,6 +8,8 @@ const LABELS = {
   bins: "Bins",
   block_size: "Block size",
   carry_along: "Fields carried along",
+  csv_decimal_mark: "Decimal mark of the CSV",
+  csv_delimiter: "Delimiter of the CSV",
   csv_formulas: "Formulas in CSV",
   decimal_mark: "Decimal mark",
   deadline_seconds: "Deadline in seconds",

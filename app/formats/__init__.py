@@ -17,7 +17,7 @@ from app.formats.arrow import arrow_chunks, open_arrow
 from app.formats.bounded_file import Batches
 from app.formats.csv_dialect import CsvDialect
 from app.formats.csv_input import open_csv
-from app.formats.csv_output import Formulas, csv_chunks
+from app.formats.csv_output import PLAIN, CsvStyle, csv_chunks
 from app.formats.errors import FormatError
 from app.formats.json_input import Fields
 from app.formats.json_output import json_chunks
@@ -29,9 +29,9 @@ __all__ = [
     "PARQUET",
     "Batches",
     "CsvDialect",
+    "CsvStyle",
     "Fields",
     "FormatError",
-    "Formulas",
     "check_values",
     "essence",
     "needs_values",
@@ -77,14 +77,14 @@ def stream_chunks(
     media_type: str,
     schema: pa.Schema,
     batches: Iterable[pa.RecordBatch],
-    csv_formulas: Formulas = "keep",
+    style: CsvStyle = PLAIN,
 ) -> Iterator[bytes]:
     """Encode the table in chunks. Raises FormatError at once if the media type cannot represent it."""
     match essence(media_type):
         case "application/json":
             return json_chunks(schema, batches)
         case "text/csv":
-            return csv_chunks(schema, batches, csv_formulas)
+            return csv_chunks(schema, batches, style)
         case "application/vnd.apache.arrow.stream":
             return arrow_chunks(schema, batches)
         case "application/vnd.apache.parquet":

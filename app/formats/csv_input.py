@@ -156,7 +156,7 @@ class _Text:
 
     def nulls_of(self, data_type: pa.DataType) -> frozenset[str]:
         """Return the null cells of a field of this type, as `numeric` gives them if it has a mark."""
-        return self.numeric_nulls if _has_decimal_mark(data_type) else self._nulls
+        return self.numeric_nulls if has_decimal_mark(data_type) else self._nulls
 
     def whole(self) -> BoundedFile | RecodedFile:
         """Return the text from its beginning."""
@@ -276,7 +276,7 @@ def _inferred(text: _Text, names: list[str]) -> dict[str, pa.DataType]:
 def _converted(text: _Text, schema: pa.Schema, declared: Collection[str]) -> Iterator[pa.RecordBatch]:
     stated = [place for place, field in enumerate(schema) if field.name in declared]
     others = [place for place, field in enumerate(schema) if field.name not in declared]
-    marked = [place for place, field in enumerate(schema) if _has_decimal_mark(field.type)]
+    marked = [place for place, field in enumerate(schema) if has_decimal_mark(field.type)]
     for start, batch in text.cells():
         columns = batch.columns
         for place in marked:
@@ -298,7 +298,7 @@ def _converted(text: _Text, schema: pa.Schema, declared: Collection[str]) -> Ite
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _has_decimal_mark(data_type: pa.DataType) -> bool:
+def has_decimal_mark(data_type: pa.DataType) -> bool:
     """Return whether numbers of this type may have a decimal mark."""
     return bool(pa.types.is_floating(data_type) or pa.types.is_decimal(data_type))
 

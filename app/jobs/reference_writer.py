@@ -12,8 +12,7 @@ from app.engine.engine import CANCELLED, NOT_SENT, TIME_LIMIT, Failure, Progress
 from app.engine.progress_file import write_progress
 from app.engine.worker_process import failure_of
 from app.errors import InvalidRequest
-from app.formats import stream_chunks
-from app.formats.csv_output import Formulas
+from app.formats import CsvStyle, stream_chunks
 from app.formats.errors import FormatError
 from app.jobs.reference_reader import ReferenceReader
 from app.references import Reference, ReferenceFault
@@ -103,8 +102,8 @@ class ReferenceWriter:
             media_type = str(job.destination_media_type)
             rows = TableReader(task.destination)
             try:
-                formulas: Formulas = (job.destination_options or {}).get("csv_formulas", "keep")
-                chunks = _until(cancelled, self.stream_table(media_type, rows.schema, rows, formulas))
+                style = CsvStyle((job.destination_options or {}).get("csv_formulas", "keep"))
+                chunks = _until(cancelled, self.stream_table(media_type, rows.schema, rows, style))
                 if reference.scheme == "s3":
                     from app.store.reference_s3 import write_object  # imported late: the S3 client
 

@@ -320,3 +320,22 @@ def test_csv_escapes_formulas_if_asked(api: Api) -> None:
     for accepted, words in ((ARROW, "leave it out"), ("application/json", "leave it out")):
         answer = api.client.get(path, params={"csv_formulas": "escape"}, headers={"accept": accepted})
         assert words in api.problem(answer, 422, "invalid_request")["detail"]
+
+
+def test_csv_has_the_delimiter_and_the_decimal_mark_that_are_asked_for(api: Api) -> None:
+    sent = b'name;balance\r\nx,y;-5,25\r\n"a;b";7,0\r\n'
+    dialect, headers = {"delimiter": ";", "decimal_mark": "comma"}, {"content-type": "text/csv"}
+    created = api.client.post("/v1/buffers", params=dialect, content=sent, headers=headers)
+    path, accept = f"/v1/buffers/{created.raise_for_status().json()['id']}/rows", {"accept": "text/csv"}
+    asked = {f"csv_{name}": value for name, value in dialect.items()}
+    styled = api.client.get(path, params=asked, headers=accept)
+    assert styled.content == sent
+    assert styled.headers["etag"] != api.client.get(path, headers=accept).headers["etag"]
+    for refused, name, accepted in (
+        ({"csv_decimal_mark": "comma"}, "csv_delimiter", "text/csv"),
+        ({"csv_delimiter": "tab"}, "csv_delimiter", ARROW),
+        (asked, "csv_delimiter", "application/json"),
+    ):
+        answer = api.client.get(path, params=refused, headers={"accept": accepted})
+        [error] = api.problem(answer, 422, "invalid_request")["errors"]
+        assert error["parameter"] == name

@@ -36,9 +36,9 @@ ODD: dict[str, tuple[list[str], str]] = {
         ["verify", "m.json", "in.parquet", "in.parquet", "--public-key", ""],
         "--public-key: ",
     ),
-    "a destination with tabs": (
-        ["run", "DSWAP", "in.parquet", "out.tsv.gz"],
-        "DESTINATION: a CSV is written",
+    "a .tsv without tabs": (
+        [*_SWAP[:3], "out.tsv.gz", *_SWAP[4:], "--csv-written-delimiter", ";"],
+        "--csv-written-delimiter: a .tsv has tabs",
     ),
     "a table without a format": (["verify", "m.json", "in.parquet", "."], "--format: "),
 }

@@ -305,3 +305,19 @@ def test_formulas_are_escaped_in_a_csv_alone(desk: Desk) -> None:
     assert Path("out.csv").read_bytes() == b"name,balance\r\n'=1+1,-5\r\n'=1+1,-5\r\n"
     code, _, err = desk.call("run", "DSWAP", "formulas.csv", "out.parquet", *given)
     assert (code, "--csv-formulas: the destination is no CSV" in err) == (2, True)
+
+
+def test_a_csv_is_written_with_another_delimiter_and_decimal_mark(desk: Desk) -> None:
+    Path("in.csv").write_text("name;balance\na,b;-5,5\na,b;-5,5\n")
+    given = ["--swap-fields", "balance", "--seed-file", "seed"]
+    given += ["--csv-delimiter", ";", "--csv-decimal-mark", "comma", "--csv-written-decimal-mark", "comma"]
+    desk.done("run", "DSWAP", "in.csv", "out.csv", *given, "--csv-written-delimiter", ";")
+    assert Path("out.csv").read_bytes() == b"name;balance\r\na,b;-5,5\r\na,b;-5,5\r\n"
+    desk.done("run", "DSWAP", "in.csv", "out.tsv", *given)
+    assert Path("out.tsv").read_bytes() == b"name\tbalance\r\na,b\t-5,5\r\na,b\t-5,5\r\n"
+    code, _, err = desk.call("run", "DSWAP", "in.csv", "out.csv", *given)
+    assert (code, "--csv-written-decimal-mark: a CSV with the decimal mark" in err) == (2, True)
+    code, _, err = desk.call("run", "DSWAP", "in.csv", "out.tsv.gz", *given, "--csv-written-delimiter", ";")
+    assert (code, "--csv-written-delimiter: a .tsv has tabs" in err) == (2, True)
+    code, _, err = desk.call("run", "DSWAP", "in.csv", "out.parquet", *given)
+    assert (code, "--csv-written-decimal-mark: the destination is no CSV" in err) == (2, True)

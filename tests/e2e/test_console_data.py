@@ -68,10 +68,9 @@ def test_a_csv_in_utf_16_is_read_by_its_byte_order_mark(opened: Console, encodin
 def test_a_csv_in_another_encoding_leads_to_the_choice_of_it(opened: Console) -> None:
     content = "größe,income\n1,2\n".encode("iso-8859-1")
     choose(opened, "latin.csv", content)
-    expect(opened.page.get_by_role("alert")).to_contain_text("correct it there and choose the file again")
+    expect(opened.page.get_by_role("alert")).to_contain_text("correct it there and send the file again")
     opened.page.get_by_label("Encoding").select_option("iso-8859-1")
-    file = FilePayload(name="latin.csv", mimeType="", buffer=content)
-    opened.page.get_by_label(re.compile("^A file")).set_input_files(file)
+    opened.page.get_by_role("button", name="Send the file again").click()
     opened.table()
     expect(opened.page.locator(".fields label").first).to_have_text("größe")
 
@@ -107,6 +106,29 @@ def test_decimal_commas_are_numbers(opened: Console, client: httpx.Client) -> No
     buffer = client.get(f"/v1/buffers/{opened.table()}").json()
     assert [field["type"] for field in buffer["fields"]] == ["int64", "string", "float64"]
     expect(opened.page.locator(".warning").first).to_contain_text("Umsatz looks like numbers, but is text")
+
+
+def test_a_result_is_downloaded_as_the_table_was_written(opened: Console) -> None:
+    """A copy of the table is known to be written in the same way; another choice is possible."""
+    page = opened.page
+    rows = "".join(f"Ort {row % 3};{row},25;7\r\n" for row in range(30))
+    choose(opened, "haushalte.csv", f"Ort;Einkommen;rest\r\n{rows}".encode())
+    page.get_by_role("button", name="Yes: ").click()
+    first = opened.table()
+    page.get_by_label("rest", exact=True).select_option(label="Leave it out")
+    page.get_by_role("button", name="Make the changed table").click()
+    page.wait_for_url(lambda url: "tables" in url and first not in url)
+    opened.shown()
+    opened.open(f"tables/{opened.table()}/DSWAP")
+    page.get_by_role("button", name="Run", exact=True).click()
+    opened.ended()
+    for words, line in (("", r"Ort \d;\d+,25"), ("tabs and 1234.5", r"Ort \d\t\d+\.25")):
+        if words:
+            page.get_by_label("Cells and numbers of the CSV").select_option(label=words)
+        with page.expect_download() as download:
+            page.get_by_role("button", name="Result as CSV").click()
+        lines = Path(download.value.path()).read_text().splitlines()
+        assert re.fullmatch(line, lines[1])
 
 
 @pytest.mark.parametrize(

@@ -195,6 +195,61 @@ def test_roles_are_guessed(tab: Console, name: str, kind: str, values: Any, role
     assert tab.evaluate(script, [{"name": name, "type": kind}, cells]) == role
 
 
+OTHER_LANGUAGES = {
+    "known": (
+        "Geschlecht Alter Altersgruppe Geburtsjahr Wohnort PLZ Bundesland Familienstand Schulabschluss "
+        "Staatsangehörigkeit Haushaltsgröße Haushaltsgroesse sexe annee_naissance code_postal commune "
+        "nom_commune diplome situation_familiale pays edad sexo código_postal municipio estado_civil "
+        "nivelEducativo año_nacimiento eta età sesso comune titolo_studio stato_civile CAP leeftijd "
+        "geslacht gemeente opleidingsniveau burgerlijke_staat geboortedatum"
+    ),
+    "sensitive": (
+        "Einkommen Haushaltsnettoeinkommen Bruttolohn Monatsgehalt Vermögen Miete Schulden Körpergewicht "
+        "revenu revenus_annuels salaire loyer montant_impots poids ingresos renta_anual gastos enfermedad "
+        "reddito stipendio spesa_mensile malattia inkomen huur schulden brutoloon Umsatz"
+    ),
+    "identifier": (
+        "Nachname Vorname Straße Telefonnummer Personalnummer Patienten_Nr lfdNr nom prénom adresse "
+        "num_client identifiant NIR nombre nombre_completo apellidos dni dirección nome cognome "
+        "codice_fiscale indirizzo achternaam voornaam BSN klantnummer"
+    ),
+    "household": (
+        "HaushaltID Haushaltsnummer haushalts_nr num_menage id_hogar codice_famiglia huishoudnummer"
+    ),
+    "stratum": "Schichtung strate estrato strato",
+    "weight": "Hochrechnungsfaktor Gewichtung pondération factor_expansion peso_campionario weegfactor",
+    "other": (
+        "Ortung Sprechstunde Adresstyp nombre_enfants nombre_pieces cap_shape land_area pays_rent hat_nie "
+        "alternative etage"
+    ),
+}
+
+
+def test_roles_are_guessed_from_names_in_five_other_languages(tab: Console) -> None:
+    """German, French, Spanish, Italian and Dutch, with accents or without; not words of another meaning."""
+    script = """async (names) => {
+      const { guess } = await import("/console/roles.js");
+      return names.map((name) => guess({ name, type: "int64" }, { rows: 40, nulls: 0, distinct: 1 }).role);
+    }"""
+    for role, text in OTHER_LANGUAGES.items():
+        names = text.split()
+        found = dict(zip(names, tab.evaluate(script, names), strict=True))
+        assert found == dict.fromkeys(names, role)
+
+
+def test_the_reason_of_a_role_spells_the_name_as_the_table_does(tab: Console) -> None:
+    script = """async (name) => {
+      const { guess } = await import("/console/roles.js");
+      return guess({ name, type: "int64" }, null).why;
+    }"""
+    for name, spelled in (
+        ("Haushaltsgröße", "Haushaltsgröße"),
+        ("lieu_naissance_2", "naissance"),
+        ("Wohn-Straße", "Straße"),
+    ):
+        assert tab.evaluate(script, name) == f"its name has “{spelled}”"
+
+
 def test_the_weight_role_fills_in_the_design_of_the_survey(tab: Console) -> None:
     """Domains, strata and clusters follow from the roles; a table without a weight gets none of them."""
     script = """async ([fields]) => {

@@ -73,6 +73,22 @@ def test_a_lost_response_to_an_upload_makes_one_table(
     assert opened.table() == before["id"]
 
 
+def test_an_interrupted_upload_is_sent_again_as_it_was(opened: Console, client: httpx.Client) -> None:
+    """The file and the answers about it are kept; nothing is asked a second time."""
+    page = opened.page
+    rows = "".join(f"{20 + row % 60};{row},25\n" for row in range(90))
+    file = FilePayload(name="umfrage.csv", mimeType="", buffer=f"age;income\n{rows}".encode())
+    page.route("**/v1/buffers?*", lambda route: route.abort(), times=2)
+    opened.open()
+    page.get_by_label(re.compile("^A file")).set_input_files(file)
+    page.get_by_role("button", name="Yes: ").click()
+    for _ in range(2):
+        expect(page.get_by_role("alert")).to_contain_text("umfrage.csv and what you stated about it are kept")
+        page.get_by_role("button", name="Send the file again").click()
+    buffer = client.get(f"/v1/buffers/{opened.table()}").raise_for_status().json()
+    assert [field["type"] for field in buffer["fields"]] == ["int64", "float64"]
+
+
 LEAVE = """() => {
   const leaving = new Event('beforeunload', { cancelable: true });
   dispatchEvent(leaving);

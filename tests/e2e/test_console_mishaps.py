@@ -1,10 +1,12 @@
 """Mishaps of a curator: odd names, typing errors, a service that rejects requests."""
 
+from typing import Literal
+
 import httpx
 import pytest
 from playwright.sync_api import Browser, Route, expect
 
-from tests.e2e.console import Console, console
+from tests.e2e.console import NOT_NEXT_TO_THE_PAGE, Console, console
 
 pytestmark = pytest.mark.browser
 
@@ -255,7 +257,7 @@ LISTEN = """() => {
 
 
 def test_a_printed_result_has_no_controls_and_no_frame(opened: Console) -> None:
-    """A frame would be cut anywhere, so that its report is printed by itself."""
+    """The frame of the report would be cut anywhere, so that it is printed by itself."""
     page = opened.page
     table = opened.upload("numbers.csv", numbers(["age", "income"]))
     opened.open(f"tables/{table}/DSWAP")
@@ -266,6 +268,38 @@ def test_a_printed_result_has_no_controls_and_no_frame(opened: Console) -> None:
     page.get_by_role("button", name="Print the report").click()
     page.wait_for_function("() => window.printed")
     page.emulate_media(media="print")
-    controls = page.locator("main :is(button:not(.term), select, input, textarea, iframe)")
+    controls = page.locator("main :is(button:not(.term), select, input, textarea, iframe.report)")
     assert [each for each in controls.all() if each.is_visible()] == []
     expect(page.get_by_text("The report is printed by itself")).to_be_visible()
+
+
+HEIGHTS = """() => {
+  const frame = document.querySelector("iframe.pictures");
+  const { body } = frame.contentDocument;
+  return [frame.clientWidth, frame.clientHeight, body.offsetHeight, body.querySelectorAll("figure").length];
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pictures_are_printed_whole_and_on_white(
+    browser: Browser, client: httpx.Client, scheme: Literal["light", "dark"]
+) -> None:
+    """A wide table stays within the paper."""
+    with console(browser, client, scheme=scheme) as tab:
+        page = tab.page
+        table = tab.upload("numbers.csv", numbers(["age", "income", "x" * 150]))
+        tab.open(f"tables/{table}/DSWAP")
+        page.get_by_role("button", name="Run", exact=True).click()
+        tab.ended()
+        page.get_by_label("Only rows with a change").wait_for()
+        page.frame_locator("iframe.pictures").locator("figure").first.wait_for()
+        page.emulate_media(media="print")
+        page.set_viewport_size({"width": 718, "height": 1000})  # of A4 with the browser's margins
+        page.evaluate("dispatchEvent(new Event('beforeprint'))")
+        assert page.locator("iframe.pictures").is_visible()
+        width, height, whole, pictures = page.evaluate(HEIGHTS)
+        assert (width, height, pictures > 0) == (672, whole, True)
+        assert page.evaluate(NOT_NEXT_TO_THE_PAGE)
+        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+        page.evaluate("dispatchEvent(new Event('afterprint'))")
+        assert page.evaluate(HEIGHTS)[0] > width

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 
 from app.errors import InvalidRequest, ReferenceUnavailable
-from app.formats import Formulas, stream_chunks
+from app.formats import CsvStyle, stream_chunks
+from app.formats.csv_output import PLAIN
 from app.jobs.reference_reader import ReferenceReader
 from app.jobs.requests import SendTo
 from app.jobs.service import JobService, NewJob
@@ -43,9 +44,9 @@ class Gate:
         media_type: str,
         schema: pa.Schema,
         batches: Iterable[pa.RecordBatch],
-        csv_formulas: Formulas = "keep",
+        style: CsvStyle = PLAIN,
     ) -> Iterator[bytes]:
-        chunks = stream_chunks(media_type, schema, batches, csv_formulas)
+        chunks = stream_chunks(media_type, schema, batches, style)
         yield next(chunks)
         self.reached.set()
         while self.trickles and not self.open.wait(0.01):

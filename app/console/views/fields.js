@@ -172,7 +172,7 @@ function changesPanel(buffer, fields, types, name) {
         null_tokens: nullTokens(),
       };
       const made = await create(`v1/buffers/${encodeURIComponent(buffer.id)}/copies`, changes);
-      session.remember(made, name);
+      session.remember(made, name, session.tables().find((one) => one.id === buffer.id)?.csv);
       for (const [field, role] of session.roles(buffer.id))
         if (role !== "drop") session.setRole(made.id, field, role);
       proceed("tables", made.id);

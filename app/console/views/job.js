@@ -7,6 +7,7 @@ import { beforeAndAfterOf, openTable } from "./before_after.js";
 import { deletion } from "../deletion.js";
 import { stemOf } from "../file_names.js";
 import { badge, nameOf, titleOf } from "./jobs.js";
+import { ledgerHref } from "./ledger.js";
 import { navigate, navigateUnlessLeft, routeHref } from "../router.js";
 import { reportOf } from "./report.js";
 import { rerun } from "./rerun.js";
@@ -24,6 +25,17 @@ const FILES = {
   Arrow: ["application/vnd.apache.arrow.stream", "arrows"],
   JSON: [api.JSON_TYPE, "json"],
 };
+
+/** Delimiter and decimal mark of a downloaded CSV, and their words; the first are those of most programs. */
+const STYLES = [
+  [",", "point", "commas and 1234.5"],
+  [";", "comma", "semicolons and 1234,5"],
+  [";", "point", "semicolons and 1234.5"],
+  ["tab", "comma", "tabs and 1234,5"],
+  ["tab", "point", "tabs and 1234.5"],
+  ["|", "comma", "vertical bars and 1234,5"],
+  ["|", "point", "vertical bars and 1234.5"],
+];
 
 const OTHERS = 20;
 
@@ -173,6 +185,10 @@ function record(job) {
         "Digest of the result",
         job.destination && job.kind === "swap" ? element("code", {}, job.destination.digest) : null,
       ],
+      [
+        "Releases of the source",
+        job.kind === "swap" ? element("a", { href: ledgerHref(job.source.digest) }, "In the ledger") : null,
+      ],
       ["Webhook", job.webhook ? delivered(job.webhook) : null],
     ]),
   );
@@ -232,6 +248,7 @@ function happened(job) {
           element("code", {}, code),
           `, ${counted(count, "time")}`,
           first(code) ? `: ${shown(first(code).message)}` : "",
+          code === "released_before" ? [" ", element("a", { href: ledgerHref(job.source.digest) }, "See its releases"), "."] : [],
         ),
       ),
     ),
@@ -248,9 +265,30 @@ function reproduced(job) {
   return element("p", {}, "A rerun of ", first, ".");
 }
 
+/** Creates the choice of delimiter and decimal mark; at first it has those of the job's table, as it was uploaded. */
+function styleChoice(job) {
+  const { csv } = session.tables().find((one) => one.csv && one.digest === job.source.digest) ?? {};
+  const sign = csv?.delimiter === "\t" ? "tab" : csv?.delimiter;
+  const uploaded = STYLES.findIndex(
+    ([delimiter, mark]) => delimiter === sign && mark === (csv.decimal_mark ?? "point"),
+  );
+  return element(
+    "select",
+    { id: newId("style") },
+    STYLES.map(([, , words], at) =>
+      element(
+        "option",
+        { value: String(at), selected: at === Math.max(uploaded, 0) },
+        `${words}${at === uploaded ? ", as in the table" : ""}`,
+      ),
+    ),
+  );
+}
+
 function files(job) {
   const said = element("div", { "aria-live": "polite" });
   const escapes = element("input", { type: "checkbox", checked: true });
+  const style = styleChoice(job);
   const button = (words, path, type, name, primary) =>
     element(
       "button",
@@ -269,8 +307,12 @@ function files(job) {
       },
       words,
     );
-  const asked = (path, type) =>
-    type === "text/csv" && escapes.checked ? `${path}?csv_formulas=escape` : path;
+  const asked = (path, type) => {
+    if (type !== "text/csv") return path;
+    const [delimiter, mark] = STYLES[style.value];
+    const formulas = escapes.checked ? "escape" : "keep";
+    return `${path}?${new URLSearchParams({ csv_formulas: formulas, csv_delimiter: delimiter, csv_decimal_mark: mark })}`;
+  };
   const path = pathOf(job.id);
   const stem = stemOf(job);
   return element(
@@ -290,13 +332,16 @@ function files(job) {
       button("Report as JSON", `${path}/report`, api.JSON_TYPE, `${stem}-report.json`),
     ),
     job.kind === "swap"
-      ? element(
-          "label",
-          {},
-          escapes,
-          " In the CSV, put an apostrophe before texts that a spreadsheet would compute as formulas. " +
-            "A file to verify against the manifest needs them as they are.",
-        )
+      ? [
+          element("div", { class: "control" }, element("label", { for: style.id }, "Cells and numbers of the CSV"), style),
+          element(
+            "label",
+            {},
+            escapes,
+            " In the CSV, put an apostrophe before texts that a spreadsheet would compute as formulas. " +
+              "A file to verify against the manifest needs them as they are.",
+          ),
+        ]
       : null,
     said,
   );

@@ -6,6 +6,7 @@ import { deletion } from "../deletion.js";
 import { glossed } from "../glossary.js";
 import { fieldsSection, headerDoubt, numbersDoubt } from "./fields.js";
 import { element, facts, named, shown } from "../dom.js";
+import { releasesOf } from "./ledger.js";
 import { firstRows } from "../rows_table.js";
 import { navigateUnlessLeft, routeHref } from "../router.js";
 import { guess } from "../roles.js";
@@ -62,6 +63,7 @@ export async function loadTable(id, signal) {
 export async function view([id], signal) {
   const [table, services, document] = await Promise.all([loadTable(id, signal), api.listServices(), api.contract()]);
   const { buffer, fields, profile, name } = table;
+  const released = await releasesOf(buffer.digest);
   const title = element("h1", { tabindex: "-1" }, named(name));
   const rename = (changed) => {
     session.remember(changed, changed.name ?? id);
@@ -77,6 +79,7 @@ export async function view([id], signal) {
         ["Rows", number(buffer.row_count)],
         ["Fields", number(fields.length)],
         ["Kept until", moment(buffer.expires_at)],
+        ["Released", released],
         ["Digest", element("code", {}, buffer.digest)],
         ["Id", element("code", {}, id)],
       ]),

@@ -93,7 +93,7 @@ export async function view() {
     );
     try {
       const buffer = await upload(file, options);
-      session.remember(buffer, file.name);
+      session.remember(buffer, file.name, options);
       await keepName(buffer, file.name);
       said.replaceChildren(element("p", {}, "Uploaded: ", named(file.name), ". Its page follows."));
       proceed("tables", buffer.id);
@@ -106,7 +106,11 @@ export async function view() {
       point(writing.parts, error.errors ?? []);
       if (error.status === 422 && typeOf(file) === "text/csv") {
         written.open = true;
-        problem.append(element("p", {}, "If “How the CSV is written”, above, does not fit the file, correct it there and choose the file again. Excel in Western Europe writes windows-1252, unless “CSV UTF-8” is chosen."));
+        problem.append(element("p", {}, "If “How the CSV is written”, above, does not fit the file, correct it there and send the file again. Excel in Western Europe writes windows-1252, unless “CSV UTF-8” is chosen."));
+        problem.append(sendAgain(() => take(file)));
+      } else if (isPassing(error)) {
+        problem.append(element("p", {}, named(file.name), " and what you stated about it are kept. If only the answer was lost, sending it again makes no second table."));
+        problem.append(sendAgain(() => send(file, options)));
       }
       problem.focus();
     } finally {
@@ -183,6 +187,11 @@ async function writingForm() {
   );
   return form({ properties }, { document, fields: [] }, { allInTheOpen: true });
 }
+
+/** Whether the same upload may succeed later: there was no response, no key, too many requests, or a failure of the service. */
+const isPassing = ({ status }) => status === 0 || status === 401 || status === 429 || status >= 500;
+
+const sendAgain = (send) => element("button", { type: "button", onclick: send }, "Send the file again");
 
 const suffixOf = (file) => {
   const parts = file.name.toLowerCase().split(".");

@@ -4,11 +4,14 @@ import csv
 import io
 import re
 from decimal import Decimal
+from typing import get_args
 
 import pyarrow as pa
 import pytest
 
-from app.formats import stream_chunks
+from app.formats import CsvDialect, CsvStyle, stream_chunks
+from app.formats.csv_dialect import DecimalMark
+from app.formats.csv_output import WrittenDelimiter
 from app.formats.errors import FormatError
 from app.formats.media_types import CSV, JSON
 from providers.tables.type_names import type_name
@@ -159,7 +162,7 @@ def test_texts_that_look_like_formulas_follow_an_apostrophe_if_asked() -> None:
             "dictionary": pa.array([*texts, *plain]).dictionary_encode(),
         }
     )
-    chunks = stream_chunks(CSV, table.schema, table.to_batches(), "escape")
+    chunks = stream_chunks(CSV, table.schema, table.to_batches(), CsvStyle("escape"))
     [header, *rows] = csv.reader(io.StringIO(b"".join(chunks).decode(), newline=""))
     assert header == ["'=name", "number", "dictionary"]
     escaped = [
@@ -178,7 +181,42 @@ def test_no_formula_begins_after_another_separator(separator: str) -> None:
     signs = ["=", "+", "-", "@", *(text[0] for text in _FULL_WIDTH)]
     texts = [f"x{separator}{sign}1{separator}  {sign}2{separator}y" for sign in signs] + [f"{separator}=1"]
     table = pa.table({"a": texts})
-    written = b"".join(stream_chunks(CSV, table.schema, table.to_batches(), "escape")).decode()
+    written = b"".join(stream_chunks(CSV, table.schema, table.to_batches(), CsvStyle("escape"))).decode()
     cells = [cell.strip(' "\r\n') for cell in re.split("[;\t\r\n,]", written)]
     assert not [cell for cell in cells if cell[:1] in signs]
     assert written.count("'") == 2 * len(signs) + (1 if separator == ";" else 2)
+
+
+STYLED = pa.table(
+    {
+        "a;b": ["x;y", "1,5", "tab\there", "p|q", 'say "x"', "", None],
+        "float": pa.array([1.5, -0.25, 1e-7, 12.0, float("inf"), None, 1234567.125]),
+        "decimal": pa.array([Decimal("1.50")] * 7, pa.decimal128(9, 2)),
+        "time": pa.array([0.5e6] * 7).cast(pa.int64()).cast(pa.timestamp("us")),
+    }
+)
+
+
+@pytest.mark.parametrize("delimiter", get_args(WrittenDelimiter))
+@pytest.mark.parametrize("mark", get_args(DecimalMark))
+def test_a_csv_in_another_style_is_read_in_its_dialect(
+    delimiter: WrittenDelimiter, mark: DecimalMark
+) -> None:
+    if (delimiter, mark) == (",", "comma"):
+        with pytest.raises(FormatError, match="needs another delimiter"):
+            CsvStyle("keep", delimiter, mark)
+        return
+    style = CsvStyle("keep", delimiter, mark)
+    written = b"".join(stream_chunks(CSV, STYLED.schema, STYLED.to_batches(), style))
+    types = {field.name: type_name(field.type) for field in STYLED.schema}
+    back = read_table(CSV, written, types, CsvDialect(delimiter=style.sign, decimal_mark=mark))
+    assert back.equals(STYLED)
+    assert (b"00:00:00.500000" in written, b"1,50" in written) == (True, mark == "comma")
+
+
+@pytest.mark.parametrize("delimiter", [";", "tab", "|"])
+def test_no_formula_begins_after_a_comma_in_another_style(delimiter: WrittenDelimiter) -> None:
+    """A comma does not put a text in quotes there, and a spreadsheet with commas begins a cell behind it."""
+    table = pa.table({"a": ["x,=1", "x, @2"]})
+    written = b"".join(stream_chunks(CSV, table.schema, table.to_batches(), CsvStyle("escape", delimiter)))
+    assert written == b"a\r\nx,'=1\r\nx, '@2\r\n"

@@ -4,6 +4,7 @@ Imports nothing heavy: the number of threads is set before numba and Arrow are f
 """
 
 import ctypes
+import gc
 import importlib
 import multiprocessing
 import os
@@ -19,7 +20,7 @@ from multiprocessing import connection, parent_process
 from typing import Any
 
 from app.engine.core_dumps import disable_core_dumps
-from app.engine.data_limit import limit_memory
+from app.engine.data_limit import limit_memory, private_bytes, renew_limit
 from app.engine.engine import (
     CANCELLED,
     INTERNAL_ERROR,
@@ -46,6 +47,9 @@ THREAD_VARIABLES = (
     "MKL_NUM_THREADS",
 )
 """Variables that libraries read when they are loaded."""
+
+_MOST_GROWTH = 1 << 27
+"""Bytes by which the first uses of libraries may raise the limit of a worker's memory."""
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
@@ -100,6 +104,7 @@ def serve_tasks(setup: WorkerSetup, connection: socket.socket) -> None:
     out_of_memory = encode_outcome(_OUT_OF_MEMORY)  # made while there is memory for it
     _send(connection, PROCESS_ID.pack(os.getpid()))
     listen(connection)
+    most = (private_bytes() or 0) + setup.memory_bytes + _MOST_GROWTH
     while (message := _received(connection)) is not None:
         if not message:  # a request to stop that came after the end of its task
             continue
@@ -107,12 +112,15 @@ def serve_tasks(setup: WorkerSetup, connection: socket.socket) -> None:
             outcome = call(*pickle.loads(message))  # noqa: S301 - the service sent it
             del message
             answer = encode_outcome(outcome)
+            if isinstance(outcome, Failure):
+                gc.collect()  # the error's stack may have its tables in cycles
             del outcome
         except MemoryError:
             answer = out_of_memory
         except Exception as error:  # the task or its outcome cannot be sent
             answer = encode_outcome(failure_of(error))
         _send(connection, answer)
+        renew_limit(setup.memory_bytes, most)
 
 
 def _send(connection: socket.socket, message: bytes) -> None:

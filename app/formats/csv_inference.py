@@ -1,10 +1,10 @@
 """CSV type inference: narrows the type of a field while its cells arrive.
 
 ``null`` if all are empty; ``int64`` (``uint64`` if one exceeds it); ``float64``; ``bool`` (``true``,
-``false``); else ``string``. Dates remain text. So does a field with a leading zero as in 007, with an integer
-beyond 64 bits, or, together with fractions, with a number of 2**53 or more that has no exponent: text keeps
-every digit. A quoted cell that would be null unquoted does not influence the type, but is text in a field of
-text.
+``false``); else ``string``. Dates remain text. So does a field with a leading zero as in 007, with a code
+such as 12E3, with an integer beyond 64 bits, or, together with fractions, with a number without exponent
+that is 2**53 or more or loses digits as float64, such as 1234567890123456.78: text keeps every digit. A
+quoted cell that would be null unquoted does not influence the type, but is text in a field of text.
 """
 
 from __future__ import annotations
@@ -15,9 +15,17 @@ import re
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from app.formats.value_text import LEAST_LOSSY, loses_digits
+
 _INTEGER = "0|-?[1-9][0-9]*"
 
-_FLOAT = r"-?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?|NaN|-?Infinity"
+_FLOAT = (
+    r"-?((0|[1-9][0-9]*)\.[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
+    r"|-?(0|[1-9][0-9]*)([eE][+-][0-9]+)?"
+    r"|-(0|[1-9][0-9]*)[eE][0-9]+|[0-9]e[0-9]+"
+    r"|NaN|-?Infinity"
+)
+"""Numbers as programs write them. 12E3, without sign or point, is a code: none of them writes a number so."""
 
 _WORDS = "true|false"
 
@@ -94,7 +102,9 @@ class FieldType:
                 digits = any(map(str.isdigit, cell))
                 self._digits |= digits
                 self._lossy |= digits and (
-                    math.isinf(value) or (abs(value) >= _EXACT and not _has_exponent(cell))
+                    math.isinf(value)
+                    or (abs(value) >= _EXACT and not _has_exponent(cell))
+                    or loses_digits(cell)
                 )
             else:
                 self._integers = self._floats = False
@@ -121,12 +131,15 @@ class FieldType:
         if not self._digits:
             self._digits = bool(pc.any(pc.match_substring_regex(cells, "[0-9]")).as_py())
         values = pc.abs(cells.cast(pa.float64()))
-        large = pc.greater_equal(values, float(_EXACT))
-        if pc.any(large).as_py():
+        large = pc.greater_equal(values, LEAST_LOSSY)
+        if not self._lossy and pc.any(large).as_py():
             cells, values = cells.filter(large), values.filter(large)
-            rounded = pc.or_(pc.is_inf(values), pc.invert(pc.match_substring_regex(cells, "[eE]")))
-            digits = pc.match_substring_regex(cells, "[0-9]")
-            self._lossy |= bool(pc.any(pc.and_(rounded, digits)).as_py())
+            rounded = pc.and_(pc.greater_equal(values, float(_EXACT)), pc.invert(_matches(cells, "[eE]")))
+            rounded = pc.or_(rounded, pc.is_inf(values))
+            self._lossy = bool(pc.any(pc.and_(rounded, _matches(cells, "[0-9]"))).as_py())
+            self._lossy = self._lossy or any(
+                map(loses_digits, cells.filter(pc.is_finite(values)).to_pylist())
+            )
 
     def _see_integers(self, least: int, most: int) -> None:
         self._digits = True
@@ -142,6 +155,10 @@ def without(cells: pa.Array, nulls: frozenset[str]) -> pa.Array:
     if pc.any(quoted).as_py():
         return pc.if_else(quoted, pa.scalar(None, cells.type), cells)
     return cells
+
+
+def _matches(cells: pa.Array, pattern: str) -> pa.Array:
+    return pc.match_substring_regex(cells, pattern)
 
 
 def _has_exponent(cell: str) -> bool:

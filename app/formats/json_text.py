@@ -7,8 +7,8 @@ The fast parser cannot report duplicate names. `may_repeat` therefore compares t
 document with the colons of the text, which costs about an eighth of the parsing. Only if that is not
 conclusive does `check_text` read the text a second time, object by object.
 
-The fast parser also gives the nearest float64 of a number with a fraction. From 2**53 on digits before the
-point would get lost, which `is_doubtful` finds in the text.
+The fast parser also gives the nearest float64 of a number with a fraction. Digits of a number of 16 or more
+may get lost, such as the cents of 1234567890123456.78. `is_doubtful` finds such numbers in the text.
 """
 
 import json
@@ -45,10 +45,13 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 _PLACE = re.compile(r"at line ([0-9]+) column ([0-9]+)")
 
-_LONG_NUMBER = re.compile(rb"[0-9]{16}\.")
+_LONG_NUMBER = re.compile(
+    rb"[0-9]{16}\.|[0-9]{15}\.[0-9]|[0-9]{14}\.[0-9]{2}|[0-9]{13}\.[0-9]{3}|[0-9]{12}\.[0-9]{4}"
+)
+"""Numbers that float64 may not hold: those of 16 digits without the fifth and later ones after the point."""
 
-_MOST_DIGITS = 16
-"""Digits before the point from which a number may be 2**53 or more."""
+_LEAST_DIGITS, _MOST_DIGITS, _MOST_AFTER = 12, 16, 4
+"""Digits before the point with which and up to which digits after it count, and most of these."""
 
 _LOST = (
     "the number loses digits as float64; declare the field as decimal(p,s) or string and send text, "
@@ -130,18 +133,19 @@ def may_repeat(data: bytes, document: Any) -> bool:
 
 
 def _may_lose_digits(data: bytes) -> bool:
-    """Return whether the text has 16 digits before a point; False: no number without exponent loses any."""
+    """Return whether the text has a `_LONG_NUMBER`; False: no number without exponent loses any digit."""
     if len(data) <= _SHORT:
         return _LONG_NUMBER.search(data) is not None
     text = np.frombuffer(data, np.uint8)
     for start in range(_MOST_DIGITS, len(text), _CHUNK):
         points = np.flatnonzero(text[start : start + _CHUNK] == _POINT) + start
-        for place in (1, _MOST_DIGITS, *range(2, _MOST_DIGITS)):
+        for place in (1, _LEAST_DIGITS, *range(2, _LEAST_DIGITS)):
             points = points[text[points - place] - _ZERO < 10]
             if not len(points):
                 break
-        if len(points):
-            return True
+        for point in points.tolist():
+            if _LONG_NUMBER.search(data, point - _MOST_DIGITS, point + 1 + _MOST_AFTER):
+                return True
     return False
 
 

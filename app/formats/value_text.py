@@ -3,7 +3,8 @@
     bool                true, false
     int, uint           decimal digits, ``-`` in front
     float               shortest digits that read back to the same number; NaN, Infinity, -Infinity;
-                        read as the nearest one, unless digits before the point or an integer would be lost
+                        read as the nearest one, unless digits before the point, the first four after it, or
+                        an integer would be lost
     decimal             digits, or with an exponent
     date                2024-02-29
     time                12:30:00, with as many digits after the point as the unit has
@@ -44,6 +45,14 @@ _INTEGER = re.compile("-?[0-9]+")
 
 _EXACT = {16: 2**11, 32: 2**24, 64: 2**53}
 """Bits of a float -> number from which it does not hold all integers."""
+
+LEAST_LOSSY = 2.0**39
+"""Number from which float64 does not hold all numbers of `_MONEY_DIGITS` digits after the point."""
+
+_MONEY_DIGITS = 4
+
+_KEPT_DIGITS = 15
+"""Digits that float64 keeps of any number; a text of no more characters loses none."""
 
 _KEEP_DIGITS = "use decimal(p,s) or string, or write the number with an exponent"
 
@@ -154,7 +163,11 @@ def _floats_from_text(texts: pa.Array, data_type: pa.DataType) -> pa.Array:
     values = texts.cast(data_type)
     if _infinite(values) != pc.sum(pc.match_substring(texts, "Infinity")).as_py():
         raise ValueError("out of range")
-    large = pc.greater_equal(pc.abs(values.cast(pa.float64())), float(_EXACT[data_type.bit_width]))
+    least = min(LEAST_LOSSY, _EXACT[data_type.bit_width])
+    large = pc.and_(
+        pc.greater_equal(pc.abs(values.cast(pa.float64())), least),
+        pc.greater(pc.utf8_length(texts), _KEPT_DIGITS if data_type.bit_width == 64 else 0),
+    )
     for index in np.flatnonzero(large.fill_null(False)).tolist():
         text, value = texts[index].as_py(), values[index].as_py()
         if loses_digits(text) or (_INTEGER.fullmatch(text) and int(text) != value):
@@ -163,14 +176,20 @@ def _floats_from_text(texts: pa.Array, data_type: pa.DataType) -> pa.Array:
 
 
 def loses_digits(text: str) -> bool:
-    """Return whether digits before the point get lost in float64; a number with an exponent is not exact.
+    """Return whether float64 loses digits before the point or the first four after it, such as cents.
 
-    ``text``: number of decimal digits. The shortest text of a float64 loses none.
+    A number with an exponent is not exact, and the shortest text of a float64 loses no digits.
+
+    ``text``: number of decimal digits.
     """
     value = float(text)
-    if abs(value) < _EXACT[64] or "e" in text or "E" in text:
+    if abs(value) < LEAST_LOSSY or "e" in text or "E" in text:
         return False
-    return Decimal(text) != Decimal(repr(value))
+    number = Decimal(text)
+    if abs(value) >= _EXACT[64]:
+        return number != Decimal(repr(value))
+    digits = min(_MONEY_DIGITS, len(text.partition(".")[2]))
+    return abs(number - Decimal(value)) > Decimal(5).scaleb(-digits - 1) and number != Decimal(repr(value))
 
 
 def _decimals_from_text(texts: pa.Array, data_type: pa.DataType) -> pa.Array:
@@ -301,12 +320,15 @@ def _timestamps_to_text(array: pa.Array) -> pa.Array:
     unit, zone = array.type.unit, array.type.tz
     numbers = array.cast(pa.int64())
     seconds = np.asarray(numbers.fill_null(0)) // 10 ** _DIGITS[unit]
-    if not _near(seconds):
+    if not _near(seconds):  # value by value: a far one does not change the text of the others
+        far = pa.array((seconds < _NEAR_SECONDS[0]) | (seconds > _NEAR_SECONDS[1]))
         mark = "" if zone is None else "Z"
         texts = [
-            None if number is None else _far_instant(number, unit) + mark for number in numbers.to_pylist()
+            None if number is None else _far_instant(number, unit) + mark
+            for number in numbers.filter(far).to_pylist()
         ]
-        return pa.array(texts, pa.large_string())
+        near = _timestamps_to_text(pc.if_else(far, pa.scalar(0, array.type), array))
+        return pc.replace_with_mask(near, far, pa.array(texts, pa.large_string()))
     clock = numbers.cast(pa.timestamp(unit))
     if zone is None:
         return _clock_to_text(clock)

@@ -117,6 +117,22 @@ def take_memory(how: str) -> dict[str, Any]:
                 taken = pa.concat_arrays([taken, taken])
 
 
+def take_half(rounds: int) -> dict[str, Any]:
+    """Take half of 256 MiB in pieces of 16 MiB, next to small ones that stay between them, and free it.
+
+    The last round fails with all of it in a cycle.
+    """
+    from app.engine.data_limit import private_bytes
+
+    for left in reversed(range(rounds)):
+        cycle: list[Any] = [[np.ones(1 << 21), bytes(100_000)] for _ in range(8)]
+        cycle.append(cycle)
+        if not left:
+            raise ValueError("enough")
+        cycle.clear()
+    return {"private": private_bytes()}
+
+
 def end_by(name: str) -> dict[str, Any]:
     """End this process by a signal."""
     os.kill(os.getpid(), getattr(signal, name))

@@ -201,6 +201,13 @@ def test_memory_is_held_and_the_worker_goes_on(engine: Engine, how: str) -> None
     assert engine.pid()
 
 
+def test_memory_of_failed_tasks_is_free_for_the_next_one(engine: Engine) -> None:
+    """Each task has half of the limit in a cycle when it fails: two of them would exceed it."""
+    for _ in range(5):
+        failure = engine.failure(doings.take_half, 3)
+        assert failure.code == "internal_error"
+
+
 def test_an_idle_worker_that_is_killed_is_replaced(engine: Engine) -> None:
     pid = engine.pid()
     os.kill(pid, signal.SIGKILL)

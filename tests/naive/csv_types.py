@@ -2,8 +2,11 @@
 
 import re
 from collections.abc import Sequence
+from decimal import Decimal
+from fractions import Fraction
 
 INTEGER = re.compile(r"0|-?[1-9][0-9]*")
+CODE = re.compile(r"[0-9]+E[0-9]+|[0-9]{2,}e[0-9]+")
 NUMBER = re.compile(r"(-?(([1-9][0-9]*|0)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?)|NaN|Infinity|-Infinity")
 
 
@@ -19,11 +22,23 @@ def inferred(cells: Sequence[str | None], nulls: Sequence[str] = ("",)) -> str:
         if all(0 <= number < 2**64 for number in numbers):
             return "uint64"
         return "string"
-    if filled and all(map(NUMBER.fullmatch, filled)):
+    if filled and all(map(NUMBER.fullmatch, filled)) and not any(map(CODE.fullmatch, filled)):
         with_digits = [cell for cell in filled if any(map(str.isdigit, cell))]
         exact = all(abs(float(cell)) < 2**53 for cell in with_digits if "e" not in cell.lower())
+        exact = exact and not any(_loses_money(cell) for cell in with_digits if "e" not in cell.lower())
         finite = all(abs(float(cell)) != float("inf") for cell in with_digits)
         return "float64" if with_digits and exact and finite else "string"
     if filled and all(cell in ("true", "false") for cell in filled):
         return "bool"
     return "string"
+
+
+def _loses_money(cell: str) -> bool:
+    """Whether a float64 does not show the digits of the cell again, four of them after the point."""
+    digits = len(cell.partition(".")[2])
+    value = float(cell)
+    if digits > 4:
+        return abs(Fraction(cell) - Fraction(value)) > Fraction(1, 20_000) and Decimal(cell) != Decimal(
+            repr(value)
+        )
+    return Decimal(f"{value:.{digits}f}") != Decimal(cell)

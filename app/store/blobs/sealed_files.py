@@ -60,6 +60,7 @@ from app.store.blobs.header_journal import (
     Headers,
     write_header,
 )
+from app.store.blobs.small_threads import submit
 from app.store.blobs.trash import Trash
 from app.store.crypto.sealing import Binding, SealBroken, Sealer, SealUnbound
 
@@ -524,7 +525,7 @@ class _BackgroundFlush:
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "flush")
         self._waiting = 0
-        self._last = self._thread.submit(os.fdatasync, self._file)
+        self._last = submit(self._thread, os.fdatasync, self._file)
 
     def settle(self) -> None:
         """Wait for the running flush. Raises OSError: it failed."""

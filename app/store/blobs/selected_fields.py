@@ -1,13 +1,16 @@
 """Read selected fields of a stored table without decrypting and copying the others.
 
 Arrow's reader of a stream reads whole messages. Here it sees the body of a message as memory that is not
-filled yet, so that the system has given it no pages. Then the buffers of the selected fields are filled. A
-chunk of the blob is decrypted only if one of these buffers has bytes in it, and straight to its place if all
-of its bytes belong there.
+filled yet, so that the system has given it no pages, and that cannot be written to, so that it does not count
+towards the limit of the worker's memory. Then the buffers of the selected fields become writable and are
+filled. A chunk of the blob is decrypted only if one of these buffers has bytes in it, and straight to its
+place if all of its bytes belong there.
 """
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -22,6 +25,8 @@ from providers.tables.type_names import has_dictionary
 
 _PREFIX = 8
 """Bytes before the metadata of a message: a mark and the length of the metadata."""
+
+_WRITABLE = mmap.PROT_READ | mmap.PROT_WRITE
 
 _MARK = b"\xff\xff\xff\xff"
 
@@ -57,15 +62,14 @@ def selected_batches(
     """
     done = 0 if begin is None else begin[0]
     with open_blob(access) as reader:
-        for batch, body, position in _unfilled(reader, access.id, rows, begin):
+        for batch, body in _unfilled(reader, access.id, rows, begin):
             done += batch.num_rows
             if done <= start and start:
                 continue
             selected = batch.select(list(indices))
             for column in selected.columns:
                 for buffer in filter(None, column.buffers()):
-                    first = buffer.address - body.ctypes.data
-                    _fill(reader, position + first, body.data[first : first + buffer.size], access.id)
+                    _fill(reader, body.position_of(buffer), body.writable(buffer), access.id)
             skipped = max(0, start - (done - batch.num_rows))
             yield selected.slice(skipped) if skipped else selected
 
@@ -100,15 +104,14 @@ def selected_words(
     words = {index: np.empty(rows * width, np.uint8) for index, width in widths.items()}
     done = 0
     with open_blob(access) as reader:
-        for batch, body, start in _unfilled(reader, access.id, rows):
+        for batch, body in _unfilled(reader, access.id, rows):
             for index in [*words]:
                 column, width = batch.column(index), widths[index]
                 if column.null_count:
                     del words[index]
                 elif len(column):
-                    first = column.buffers()[1].address - body.ctypes.data
                     target = words[index].data[done * width : (done + len(column)) * width]
-                    _fill(reader, start + first, target, access.id)
+                    _fill(reader, body.position_of(column.buffers()[1]), target, access.id)
             done += batch.num_rows
     return {
         index: pa.Array.from_buffers(schema.field(index).type, rows, [None, pa.py_buffer(values)])
@@ -123,8 +126,8 @@ def are_whole_words(kind: pa.DataType) -> bool:
 
 def _unfilled(
     reader: PlainReader, blob: str, rows: int, begin: Entry | None = None
-) -> Iterator[tuple[pa.RecordBatch, np.ndarray[tuple[int], np.dtype[np.uint8]], int]]:
-    """Yield each batch, the memory of its message's body, which is not filled, and the body's position.
+) -> Iterator[tuple[pa.RecordBatch, _Body]]:
+    """Yield each batch, and the body of its message, which is not filled.
 
     ``begin``: batch to begin with. Default: the first one.
     """
@@ -143,10 +146,35 @@ def _unfilled(
         else:
             batch = pa.ipc.read_record_batch(message, schema)
             seen += batch.num_rows
-            yield batch, source.body, source.end
-        position = source.end + len(source.body)
+            yield batch, source.body
+        position = source.end + source.body.size
     if seen != rows:
         raise SealBroken(f"blob {blob} has {seen} rows, expected are {rows}")
+
+
+class _Body:
+    """Body of a message in memory of the system, which is read-only until a part of it is to be filled."""
+
+    def __init__(self, position: int, size: int) -> None:
+        """Request the memory. ``position``: where the body begins in the blob. Raises OSError: ENOMEM."""
+        self.size = size
+        self._position = position
+        pages = mmap.mmap(-1, max(1, size), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.PROT_READ)
+        self.memory = memoryview(pages)[:size]
+        self._address = pa.py_buffer(pages).address
+
+    def position_of(self, buffer: pa.Buffer) -> int:
+        """Return the position in the blob of a buffer of the body."""
+        offset: int = buffer.address - self._address
+        return self._position + offset
+
+    def writable(self, buffer: pa.Buffer) -> memoryview:
+        """Return the memory of a buffer, made writable. Raises MemoryError: it exceeds the limit."""
+        first = buffer.address // mmap.PAGESIZE * mmap.PAGESIZE
+        length = buffer.address + buffer.size - first
+        if ctypes.CDLL(None).mprotect(ctypes.c_void_p(first), ctypes.c_size_t(length), _WRITABLE):
+            raise MemoryError("the memory limit does not admit the selected fields")
+        return memoryview((ctypes.c_ubyte * buffer.size).from_address(buffer.address)).cast("B")
 
 
 class _Message:
@@ -156,7 +184,7 @@ class _Message:
         self._reader = reader
         self._position = position
         self._blob = blob
-        self.body = np.empty(0, np.uint8)
+        self.body = _Body(0, 0)
         prefix = bytearray(_PREFIX)
         _fill(reader, position, memoryview(prefix), blob)
         if prefix[:4] != _MARK:
@@ -170,8 +198,8 @@ class _Message:
     def read(self, size: int) -> bytes | memoryview:
         """Return bytes of the prefix or the metadata; memory for the body."""
         if self._position >= self.end:
-            self.body = np.empty(size, np.uint8)
-            return self.body.data
+            self.body = _Body(self.end, size)
+            return self.body.memory
         piece = bytearray(size)
         _fill(self._reader, self._position, memoryview(piece), self._blob)
         self._position += size

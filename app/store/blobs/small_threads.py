@@ -6,19 +6,21 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 _STACK_BYTES = 1 << 20
-"""Stack of a thread that hashes or seals. The system's default is 8 MB, of which such work needs little."""
+"""Stack of a thread that hashes, seals or flushes. The system's default is 8 MB; such work needs little."""
 
 
-def submit(threads: ThreadPoolExecutor, work: Callable[..., None], *arguments: Any) -> Future[None]:
+def submit(threads: ThreadPoolExecutor, work: Callable[..., Any], *arguments: Any) -> Future[None]:
     """Submit work to threads; a thread that this starts has a stack of 1 MiB.
 
     Raises
     ------
-    RuntimeError
+    MemoryError
         The memory limit does not admit another thread.
     """
     before = threading.stack_size(_STACK_BYTES)
     try:
         return threads.submit(work, *arguments)
+    except RuntimeError as error:  # "can't start new thread"
+        raise MemoryError(str(error)) from None
     finally:
         threading.stack_size(before)

@@ -126,3 +126,15 @@ def test_real_csv_tables_are_read_and_written_back(data_dir: Path) -> None:
     assert type_name(adult.schema.field("fnlwgt").type) == "int64"
     for table in (eia, adult):
         assert read_table(CSV, body(CSV, table)).equals(table)
+
+
+@pytest.mark.parametrize("media_type", [JSON, CSV])
+def test_a_far_timestamp_does_not_change_the_text_of_the_others(media_type: str) -> None:
+    """Its text is in UTC; rows around it keep the clock of their zone, in whatever batches they come."""
+    near, far = 1_700_000_000, 253_402_300_799  # the end of the year 9999
+    for values in ([near, far, None], [near]):
+        table = pa.table({"t": pa.array(values, pa.timestamp("s", "America/New_York"))})
+        found = body(media_type, table)
+        assert b"2023-11-14T17:13:20-05:00" in found
+        assert (b"9999-12-31T23:59:59Z" in found) == (far in values)
+        assert read_table(media_type, found, {"t": "timestamp[s, America/New_York]"}).equals(table)

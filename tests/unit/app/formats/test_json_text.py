@@ -130,7 +130,16 @@ def test_across_the_pieces_that_are_looked_at() -> None:
         ("9007199254740994.00", False),
         ("12345678901234568.0", False),  # the shortest text of a float64 as R and Go write it
         ("1.2345678901234567e25", False),
-        ("1234567890123456.78", False),  # the nearest float64, as for 0.1
+        ("1234567890123456.78", True),  # the float64 is ….75
+        ("-1234567890123456.780000", True),
+        ("12345678901234.567", True),
+        ("1234567890123.4567", True),
+        ("1234567890123456.75", False),
+        ("1234567890123456.8", False),  # the shortest text of the same float64
+        ("12345678901234.56", False),
+        ("1700000000000.123", False),
+        ("0.10000000000000001", False),  # 0.1 with the 17 digits of other programs
+        ("0.1234567890123456789", False),
         ('"9007199254740993.0"', False),
     ],
 )
@@ -151,6 +160,8 @@ def test_a_long_number_is_found_at_every_place() -> None:
     """Its digits may begin in one chunk and end in the next."""
     for padding in (*range(40), *range(2**18 - 40, 2**18 + 40)):
         text = b'["' + b"." * padding + b'",9007199254740993.5,0.25]'
+        assert is_doubtful(text, json.loads(text))
+        text = b'["' + b"." * padding + b'",123456789012.3456,0.25]'
         assert is_doubtful(text, json.loads(text))
     assert not is_doubtful(b'["' + b"1234567890.5" * 50_000 + b'"]', [""])
 

@@ -4,6 +4,8 @@ import ctypes
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from app.store.blobs.small_threads import submit
 
 
@@ -32,3 +34,14 @@ def test_a_thread_of_these_has_a_small_stack_and_later_threads_the_usual_one() -
     with ThreadPoolExecutor(1) as threads:
         threads.submit(note).result()
     assert found[0] <= 2**21 < found[1]
+
+
+def test_a_thread_beyond_the_memory_limit_is_a_lack_of_memory() -> None:
+    """Python reports it as an error of another kind, which would be one of the service."""
+
+    class Full(ThreadPoolExecutor):
+        def submit(self, *_: object, **__: object) -> None:  # type: ignore[override]
+            raise RuntimeError("can't start new thread")
+
+    with Full() as threads, pytest.raises(MemoryError):
+        submit(threads, print)

@@ -92,9 +92,11 @@ How to read the measures:
   if it has two rows.
 - If a person may have several rows, name the field that identifies a person in `unit_field`; a run with
   `unit_id` knows it. Otherwise a person's rows count as persons: who is alone with five equal rows looks like
-  one of five in `k_anonymity`. With it `record_linkage`, `unique_combinations`, `mean_k`, `k_anonymity` and
-  `suda` count persons (`unit` in the report); `l_diversity` and `t_closeness` count rows. Intervals count
-  persons, and the members of a household as one ([decision 80](decisions/0080-persons-of-several-rows.md)).
+  one of five in `k_anonymity`. With it `record_linkage`, `unique_combinations`, `mean_k`, `k_anonymity`,
+  `l_diversity`, `t_closeness` and `suda` count persons (`unit` in the report): a class of one person with
+  three diagnoses is not diverse. `prediction` sets whole persons aside. Intervals count persons, and the
+  members of a household as one (decisions [80](decisions/0080-persons-of-several-rows.md) and
+  [81](decisions/0081-persons-of-the-remaining-figures.md)).
 - `k_anonymity`, `l_diversity` and `t_closeness` describe the classes of rows that share their `key_fields`
   (numbers in steps of `rounding`), in the source (`before`) and in the release (`after`), each table by its
   own rows. They take the key fields of the release for true. After a swap of the key fields a class holds

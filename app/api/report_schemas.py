@@ -119,6 +119,9 @@ class CandidatesDescription(ResponseModel):
     mean over these."""
     verdict: str = ""
     """Limits of the choice as text: no figure of risk ranked, or anyone can undo the kept candidate."""
+    on_other_rows: dict[str, float] | SkipJsonSchema[None] = None
+    """Figure that ranked and was taken on some rows -> value of the kept candidate on other random rows. The
+    best of several values in the table is better than this by chance."""
     figures: _RankedFigures
     """Figure -> its measure's title, goal, range, formula and source, the sample of rows if any, and the
     fields over which it is a mean."""

@@ -240,13 +240,15 @@ class CumulativeRisk(ResponseModel):
     by: str | SkipJsonSchema[None] = None
     """Attack that reveals it, as in `composition` of an attacks report."""
     one_release: float | SkipJsonSchema[None] = None
-    """Share of the rows in which one release reveals the value."""
+    """Share of the rows, or units, in which one release reveals the value."""
     all_releases: float | SkipJsonSchema[None] = None
-    """Share of the rows in which all releases together reveal it."""
+    """Share of the rows, or units, in which all releases together reveal it."""
     releases: int | SkipJsonSchema[None] = None
     """Number of releases that were made and attacked, 20 at most."""
     rows: int | SkipJsonSchema[None] = None
-    """Number of rows that were released and attacked."""
+    """Number of rows that were released; those attacked are all of them, or one of each unit."""
+    unit: str | SkipJsonSchema[None] = None
+    """Field of the units, such as persons, if the run names one: the shares count units and not rows."""
     not_measured: str | SkipJsonSchema[None] = None
     """Reason for which the risk was not measured."""
 

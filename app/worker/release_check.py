@@ -25,6 +25,7 @@ from providers.randomness.chacha20 import Stream
 from providers.swapping.composition import NOTHING_TOGETHER, RunEpsilon, compose, listed, run_epsilon
 from providers.tables.digest import DigestForm, form_of, other_form
 from providers.tables.sketches import SKETCHED_ROWS, TableSketch, first_same, sketch
+from providers.tables.units import unit_of_params
 
 _MEASURED_ROWS = 2000
 """Rows from the beginning of the source on which the risk is measured."""
@@ -35,6 +36,12 @@ _MOST_RISKS = 64
 """Measured risks that a worker remembers."""
 
 _REVISION = 1
+
+SERIES = (
+    "a unit has one partner in all releases of a series, and hypothetical releases would give it another one "
+    "each"
+)
+"""Reason for which a run of a series is not measured."""
 
 
 def with_release(
@@ -276,7 +283,8 @@ def measured_risk(task: SwapTask, key: bytes, first: pa.Table, releases: int) ->
     Returns
     -------
     dict
-        ``field``, ``by``, ``one_release``, ``all_releases``, ``releases``, ``rows``; or ``not_measured``.
+        ``field``, ``by``, ``one_release``, ``all_releases``, ``releases``, ``rows``, and ``unit``, the field
+        of persons or households, of which one row each is attacked, or None; or ``not_measured``.
     """
     from providers.attacks.composition.hypothetical import compose_hypothetical  # rarely needed
 
@@ -284,9 +292,11 @@ def measured_risk(task: SwapTask, key: bytes, first: pa.Table, releases: int) ->
     rows = first.slice(0, _MEASURED_ROWS)
     try:
         params = provider.check(provider.params.model_validate(task.parameters), rows.schema)
-        found = compose_hypothetical(
-            rows, provider, params, releases, (), Stream(key, "release ledger", _REVISION)
-        )
+        if getattr(params, "series", None) is not None:
+            return {"not_measured": SERIES}
+        unit = unit_of_params(params)
+        stream = Stream(key, "release ledger", _REVISION)
+        found = compose_hypothetical(rows, provider, params, releases, (), stream, unit=unit)
     except ProviderError as error:
         return {"not_measured": str(error)}
     if not found.attacks:
@@ -301,6 +311,7 @@ def measured_risk(task: SwapTask, key: bytes, first: pa.Table, releases: int) ->
         "all_releases": found.attacks[worst].attack.rate,
         "releases": releases,
         "rows": rows.num_rows,
+        "unit": unit,
     }
 
 
@@ -326,9 +337,10 @@ def _risk_message(match: str | None, earlier: EarlierSource, risk: dict[str, Any
     begin = f"this source{how} was released {times} before, last at {earlier.last_released_at}"
     if "not_measured" in risk:
         return f"{begin}; the risk of all releases together was not measured: {risk['not_measured']}"
+    counted = "rows" if risk.get("unit") is None else f"units of '{risk['unit']}'"
     return (
         f"{begin}. {risk['releases']} releases with these parameters restore '{risk['field']}' in "
-        f"{risk['all_releases']:.0%} of the rows, one release in {risk['one_release']:.0%} (attack "
+        f"{risk['all_releases']:.0%} of the {counted}, one release in {risk['one_release']:.0%} (attack "
         f"'{risk['by']}', measured on hypothetical releases of the first {risk['rows']} rows)"
     )
 

@@ -1,7 +1,9 @@
 """Groups of rows within which a swap of whole households moved values, computed again from a release."""
 
+import numpy as np
 import pyarrow as pa
 
+from providers.arrays import Int64Array
 from providers.grouping.groups import Groups
 from providers.params import SwapParams
 from providers.services import cdswap, ddswap, dswap
@@ -33,3 +35,20 @@ def household_groups(release: pa.Table, params: SwapParams) -> list[tuple[tuple[
         return row_groups(*cdswap.household_exchanges(release, params))
     assert isinstance(params, dswap.DswapParams)  # noqa: S101 - no other service has the parameter
     return row_groups(*dswap.household_exchanges(release, params))
+
+
+def members_of_groups(group: Int64Array, movers: Int64Array | None) -> Int64Array:
+    """Return the number of members of each group: its rows, or the movers to which these belong.
+
+    Parameters
+    ----------
+    group : ndarray of int64, shape (rows,)
+        Group of each row, below 0 for a row in none.
+    movers : ndarray of int64, shape (rows,), optional
+        Unit of each row, if units of any size have one value each; a group has all rows of its units.
+    """
+    inside = group >= 0
+    if movers is None or not inside.any():
+        return np.bincount(group[inside]).astype(np.int64)
+    pairs = np.unique(np.stack([group[inside], movers[inside]]), axis=1)
+    return np.bincount(pairs[0]).astype(np.int64)

@@ -1,6 +1,7 @@
 """Random rows of tables whose rows belong to units, such as persons: whole units, or one row of each.
 
-A row of a unit of which another row was released was in the source, so that whole units are withheld.
+A row of a unit of which another row was released was in the source, so that whole units are withheld. An
+intruder who knows a row of a person knows the person.
 """
 
 from __future__ import annotations
@@ -69,6 +70,39 @@ def sampled_units(table: pa.Table, field: str | None, most: int, stream: Stream,
     chosen = np.zeros(len(sizes), np.bool_)
     chosen[order[np.cumsum(sizes[order]) <= most]] = True
     return np.flatnonzero(chosen[units]).astype(np.int64)
+
+
+def known_share_of(
+    rows: int, units: Int64Array | None, share: float, least: int, stream: Stream, purpose: str
+) -> BoolArray:
+    """Mask of a random share of the rows, or of all rows of a random share of the units.
+
+    Parameters
+    ----------
+    rows : int
+    units : ndarray of int64, shape (rows,), optional
+        Unit of each row; None: rows stand alone.
+    share : float
+    least : int
+        Least number of rows or units.
+    stream : Stream
+    purpose : str
+        Address of the random draw.
+    """
+    count = rows if units is None else int(units.max(initial=-1)) + 1
+    chosen = np.zeros(count, np.bool_)
+    chosen[sample_rows(count, max(least, round(share * count)), stream, purpose)] = True
+    return chosen if units is None else chosen[units]
+
+
+def of_whole_units(rows: BoolArray, units: Int64Array | None) -> BoolArray:
+    """Extend a mask of rows to all rows of their units."""
+    return rows if units is None else np.isin(units, units[rows])
+
+
+def one_of_each(rows: Int64Array, units: Int64Array | None, stream: Stream, purpose: str) -> Int64Array:
+    """Return one random row of each unit among some rows, ascending; all of them if rows stand alone."""
+    return rows if units is None else np.sort(rows[row_of_each(units[rows], stream, purpose)])
 
 
 def row_of_each(units: Int64Array, stream: Stream, purpose: str) -> Int64Array:

@@ -15,7 +15,7 @@ from providers.provider import Provider
 from providers.randomness.chacha20 import Stream
 from providers.results import SwapResult
 
-MEASURES_REVISION = 9
+MEASURES_REVISION = 10
 """Revision of the measures; raised when a change alters a value for a given seed."""
 
 _DRAWS_REVISION = 3

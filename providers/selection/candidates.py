@@ -22,7 +22,7 @@ from providers.params import Params, StrictModel
 from providers.progress import Progress, sub_progress
 from providers.provider import Provider
 from providers.results import SwapResult
-from providers.selection.axes import axis_of, why_not
+from providers.selection.axes import axis_of, uncertain_figures, why_not
 from providers.selection.eligibility import protected_by, reversible_by
 from providers.selection.figures import (
     DEFAULT_UTILITY,
@@ -70,7 +70,8 @@ class Choice:
     index: int = 0
     evidence: dict[str, Any] = field(default_factory=dict)
     """``rank_by``, ``chosen``, ``table`` (index, values, rank of each), ``left_out``, ``protected``,
-    ``verdict``, and descriptions of the ``figures``; empty if there was no choice."""
+    ``verdict``, ``on_other_rows`` if figures were taken on some rows, and descriptions of the ``figures``;
+    empty if there was no choice."""
 
 
 def ranking_figures(options: CandidateOptions, measures: MeasureOptions) -> list[Figure]:
@@ -169,6 +170,7 @@ def choose(
         result = None
         result = run(chosen, options.count, "the chosen one")
     assert result is not None  # noqa: S101 - there is at least one candidate
+    again = _take_again(ranked, taken[chosen], provider, table, params, result, seed, seed_bits, measures)
     names = [figure.name for figure in figures if any(figure.name in one.values for one in runs.over)]
     lines = [
         {
@@ -188,14 +190,42 @@ def choose(
         "table": lines,
         "left_out": left_out,
         "protected": runs.protected,
-        "verdict": _verdict(ranked, runs),
+        "verdict": _verdict(ranked, runs, again, runs.over[chosen].values),
         "figures": {
             figure.name: figure.described(samples, averaged_fields(figure, taken, runs.protected))
             for figure in figures
             if figure.name in names
         },
     }
+    if again is not None:
+        evidence["on_other_rows"] = again.values
     return Choice(result, chosen, evidence)
+
+
+def _take_again(
+    ranked: Sequence[Figure],
+    taken: Taken,
+    provider: Provider[Any],
+    table: pa.Table,
+    params: Params,
+    result: SwapResult,
+    seed: bytes,
+    seed_bits: int,
+    measures: MeasureOptions,
+) -> Taken | None:
+    """Take the figures of the kept candidate that were taken on some rows again, on other random ones.
+
+    The best of several figures of a sample is better than that of all rows, since its error is part of the
+    choice. None if all figures that rank were taken on all rows.
+    """
+    attacked = {name for name, tried in taken.attempts.items() if len(tried[0].terms) < table.num_rows}
+    sampled = [one for one in ranked if one.name in attacked or one.measure.key in taken.samples]
+    if not sampled:
+        return None
+    released = release_of_run(provider, params, table, result, seed_bits)
+    other = measures_stream(measures_stream(seed).key("kept candidate").tobytes())
+    protected = sorted(protected_by([result.summary.changed]))
+    return take_figures(sampled, released, measures, other).over(protected)
 
 
 class _Runs:
@@ -257,9 +287,25 @@ def _ranking(
     return ranked, left_out
 
 
-def _verdict(ranked: Sequence[Figure], runs: _Runs) -> str:
-    """Return sentences on limits of the choice; empty if there are none."""
+def _verdict(ranked: Sequence[Figure], runs: _Runs, again: Taken | None, kept: Mapping[str, float]) -> str:
+    """Return sentences on limits of the choice; empty if there are none.
+
+    ``again``: figures of the kept candidate on other rows; ``kept``: those by which it was chosen.
+    """
     sentences = []
+    of_runs = [one.intervals for one in runs.over]
+    with_intervals = [one for one in ranked if all(one.name in known for known in of_runs)]
+    if close := uncertain_figures(with_intervals, runs.over, of_runs):
+        names = " and ".join(f"'{figure.name}'" for figure in with_intervals if figure.name in close)
+        sentences.append(f"No two candidates differ in {names} by more than the uncertainty.")
+    if again is not None and again.values:
+        values = ", ".join(
+            f"'{name}' is {value:.3g}, in place of {kept[name]:.3g}" for name, value in again.values.items()
+        )
+        sentences.append(
+            "The choice favours values that are good by chance: on other rows of the kept candidate "
+            f"{values}."
+        )
     if not ranked:
         sentences.append(
             "No figure distinguishes the candidates, and the first one is kept: name others in 'rank_by'."

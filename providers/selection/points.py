@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations as pairs_of
 from typing import Any
 
 import pyarrow as pa
 
 from providers.measures.assessment import MeasureOptions
 from providers.measures.shared.repeats import Interval
-from providers.selection.axes import Axis, axis_of
+from providers.selection.axes import Axis, axis_of, uncertain_figures
 from providers.selection.baseline import chance
 from providers.selection.combinations import Combination
 from providers.selection.eligibility import (
@@ -24,7 +23,7 @@ from providers.selection.eligibility import (
 )
 from providers.selection.figures import Figure, Taken, averaged_fields
 from providers.selection.intervals import RowGroups, covered, interval_of
-from providers.selection.ranking import differ, exact
+from providers.selection.ranking import exact
 from providers.selection.verdict import verdict
 from providers.swapping.guarantee import point_guarantee
 
@@ -192,7 +191,7 @@ def _axes(
 ) -> tuple[Axis, Axis]:
     """Choose the axes of risk and utility, and note the error of each point that lacks a figure of theirs."""
     means = [one.means for one in results]
-    uncertain = _uncertain((*tried.risk, *tried.utility), means, [one.intervals for one in results])
+    uncertain = uncertain_figures((*tried.risk, *tried.utility), means, [one.intervals for one in results])
     risk, utility = (
         axis_of(some, means, measures, protected, uncertain) for some in (tried.risk, tried.utility)
     )
@@ -221,24 +220,6 @@ def _covered(figure: Figure, points: Sequence[Point]) -> dict[str, str]:
     runs, groups = max(len(point.taken) for point in points), any(point.groups for point in points)
     covers = covered(figure, runs, own, groups, any(figure.measure.key in run.samples for run in taken))
     return {"interval_covers": covers} if covers else {}
-
-
-def _uncertain(
-    figures: Sequence[Figure], means: Sequence[Taken], intervals: Sequence[Mapping[str, Interval]]
-) -> set[str]:
-    """Return the figures of which no two points differ by more than the uncertainty."""
-    found = set()
-    for figure in figures:
-        known = [
-            (taken.values[figure.name], of_point.get(figure.name) or exact(taken.values[figure.name]))
-            for taken, of_point in zip(means, intervals, strict=True)
-            if figure.name in taken.values
-        ]
-        # The pair of the widest gap does not decide: a narrow interval may separate two closer points.
-        pairs = [(one, two, first, second) for (one, first), (two, second) in pairs_of(known, 2)]
-        if pairs and not any(differ(*pair) for pair in pairs):
-            found.add(figure.name)
-    return found
 
 
 def _coordinates(

@@ -327,7 +327,8 @@ class _Attack:
         baselines["majority"] = exact
         if name in self.groups and self.params is not None:
             members, starts = group_members(self.groups[name])
-            group_of, rate = self.groups[name][self.rows], rate_of(self.params, self.groups, name)
+            group_of = self.groups[name][self.rows]
+            rate = rate_of(self.params, self.groups, name, self.source)
             values = GroupValues(group_of, members, starts, whole, rate)
             guessed = exclusion(shown, truth, values, steps)
             curves["exclusion"] = {step: self._successes(right) for step, right in guessed.items()}

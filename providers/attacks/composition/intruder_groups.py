@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from providers.arrays import Int64Array
-from providers.attacks.household_groups import household_groups
+from providers.attacks.household_groups import household_groups, members_of_groups
 from providers.binning.swap import BinParams, Bins, other_fields
 from providers.binning.values import FieldValues, extent, numbers_of, read_only
 from providers.grouping.groups import Groups
@@ -23,6 +23,7 @@ from providers.services.dswap import DswapParams, whole_table
 from providers.services.meds import MedsParams, make_bins
 from providers.services.mews import MewsParams, allocate
 from providers.swapping.guarantee import moved_shares
+from providers.tables.units import unit_codes
 
 NO_GROUP = -1
 
@@ -49,7 +50,7 @@ def groups_by_field(release: pa.Table, params: Params) -> dict[str, Int64Array]:
     }
 
 
-def rate_of(params: Params, groups: Mapping[str, Int64Array], name: str) -> float:
+def rate_of(params: Params, groups: Mapping[str, Int64Array], name: str, release: pa.Table) -> float:
     """Return the share of the rows that a swap exchanges in a field.
 
     Parameters
@@ -59,13 +60,16 @@ def rate_of(params: Params, groups: Mapping[str, Int64Array], name: str) -> floa
         As `groups_by_field` returns them.
     name : str
         Field.
+    release : pa.Table
+        Of which units are read, if those of any size have one value each.
     """
     if isinstance(params, BinParams):
         return params.rate
     if not isinstance(params, SwapParams):
         return 1.0
     fields = list(groups)[:1] if params.locked else list(groups)
-    sizes = [np.bincount(groups[field][groups[field] != NO_GROUP]) for field in fields]
+    movers = unit_codes(release, params.moving_unit) if params.unit_sizes == "any" else None
+    sizes = [members_of_groups(groups[field], movers) for field in fields]
     exchanged = [counts[counts >= params.min_group_size].tolist() for counts in sizes]
     shares = dict(zip(fields, moved_shares(params, exchanged), strict=True))
     return shares.get(name, shares[fields[0]])

@@ -29,8 +29,8 @@ _LOCAL = 0.9
 """Weight of the nearby rows in the chance that a value is shown for another reason."""
 MOST_PAIRS = 400_000_000
 """Most pairs of released rows that are compared for neighbourhoods; larger tables are attacked less often."""
-_CELLS = 1 << 21
-"""Distances that are held at a time."""
+_CELLS = 1 << 17
+"""Distances that are held at a time: they fit into a core's cache."""
 _SAME = 1e-9
 """Squared distance up to which two rows agree in all known fields, in squared ranges of a field."""
 _TIE = 1 + 1e-6
@@ -91,8 +91,11 @@ def choose_value(
 
 def squared_distances(points: Points, others: Points) -> Float64Array:
     """Return the squared distances of RWN between all pairs; shape (points, others)."""
-    one, two = points.numbers, others.numbers
-    squared = (one**2).sum(axis=1)[:, None] + (two**2).sum(axis=1) - 2 * one @ two.T
+    # Field by field: a matrix product rounds as the processor does, and would decide ties by that.
+    squared = np.zeros((len(points.numbers), len(others.numbers)))
+    for one, two in zip(points.numbers.T, others.numbers.T.copy(), strict=True):
+        difference = one[:, None] - two
+        squared += np.multiply(difference, difference, out=difference)
     for first, last, weight in ((0, points.flags, points.weight), (points.flags, None, 2.0)):
         mine, theirs = points.codes[:, first:last], others.codes[:, first:last]
         if mine.shape[1]:
@@ -100,12 +103,19 @@ def squared_distances(points: Points, others: Points) -> Float64Array:
             for index in range(mine.shape[1]):
                 mismatches += mine[:, index][:, None] != theirs[:, index]
             squared += weight * mismatches
-    return np.asarray(np.maximum(squared, 0.0), np.float64)
+    return squared
 
 
 def take(points: Points, rows: Int64Array) -> Points:
     """Return some of the points."""
     return Points(points.numbers[rows], points.codes[rows], points.flags, points.weight)
+
+
+def nearest_first(distances: Float64Array, wanted: int) -> Int64Array:
+    """Return the places of the least distances in ascending order; the first of equal ones."""
+    limit = np.partition(distances, wanted - 1)[wanted - 1]
+    within = np.flatnonzero(distances <= limit)  # `argpartition` takes other equal ones on other processors
+    return within[distances[within].argsort(kind="stable")[:wanted]].astype(np.int64)
 
 
 def nearby(
@@ -130,8 +140,7 @@ def nearby(
     for start in range(0, len(people.numbers), block):
         squared = squared_distances(people.slice(start, start + block), released)
         for row in squared:
-            rows = np.argpartition(row, wanted - 1)[:wanted].astype(np.int64)
-            rows = rows[np.lexsort((rows, row[rows]))]
+            rows = nearest_first(row, wanted)
             found.append((rows, row[rows]))
     missing = sorted({int(row) for rows, _ in found for row in rows} - radii.keys())
     place = min(k, count - 1)  # the row itself is at distance 0, at place 0

@@ -20,7 +20,8 @@ def _run(tables: AttackTables) -> AttackResult:
     tried = sample_rows(len(rotated.source), MOST_ROWS, tables.stream, "transforms")
     quantiles = np.quantile(rotated.source, GRID, axis=0)
     guess = enumerate_transforms(rotated.release[tried], quantiles, rotated.sigma, tables.progress)
-    some = replace(rotated, source=rotated.source[tried], release=rotated.release[tried])
+    units = None if rotated.units is None else rotated.units[tried]
+    some = replace(rotated, source=rotated.source[tried], release=rotated.release[tried], units=units)
     details = {"quantiles": len(GRID), "tried_rows": len(tried)}
     median = np.median(rotated.source, axis=0)  # known, as are the other quantiles
     return judge(tables, some, guess.values, np.zeros(0, np.int64), median, details)

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from providers import PROVIDERS
 from providers.arrays import Float64Array, Int64Array
-from providers.attacks.household_groups import household_groups
+from providers.attacks.household_groups import household_groups, members_of_groups
 from providers.attacks.methods.moving_chances import (
     OUTSIDE,
     MovingChances,
@@ -164,15 +164,16 @@ def _moved_in_groups(release: pa.Table, params: SwapParams) -> list[MovedFields]
         else:
             group = np.zeros(release.num_rows, np.int64)
         found = [(fields, group) for fields in together]
+    units, one_value = unit_codes(release, params.moving_unit), params.unit_sizes == "any"
+    movers = units if one_value else None
     members = []
     for fields, group in found:
         if params.nulls == "keep":
             absent = np.logical_or.reduce([null_mask(release.column(name)) for name in fields])
             group = np.where(absent, OUTSIDE, group)
-        members.append(_without_small(group, params.min_group_size))
-    sizes = [np.bincount(group[group != OUTSIDE]) for group in members]
+        members.append(_without_small(group, params.min_group_size, movers))
+    sizes = [members_of_groups(group, movers) for group in members]
     shares = moved_shares(params, [counts[counts > 0].tolist() for counts in sizes])
-    units, one_value = unit_codes(release, params.moving_unit), params.unit_sizes == "any"
     return [
         MovedFields(fields, group, share, params.mechanism, units=units, one_value=one_value)
         for (fields, _), group, share in zip(found, members, shares, strict=True)
@@ -215,10 +216,10 @@ def _numbers_of(groups: Groups, rows: int) -> Int64Array:
     return found
 
 
-def _without_small(group: Int64Array, least: int) -> Int64Array:
-    """Take the rows of groups below the least size out of their groups."""
+def _without_small(group: Int64Array, least: int, movers: Int64Array | None = None) -> Int64Array:
+    """Take the rows of groups below the least size, in rows or movers, out of their groups."""
     inside = group != OUTSIDE
-    counts = np.bincount(group[inside])
+    counts = members_of_groups(group, movers)
     small = np.zeros(len(group), np.bool_)
     small[inside] = counts[group[inside]] < max(least, 2)
     return np.where(small, OUTSIDE, group)

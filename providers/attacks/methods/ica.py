@@ -63,7 +63,7 @@ def independent_components(released: Float64Array, fitted: Int64Array, seed: int
 def _run(tables: AttackTables) -> AttackResult:
     rotated = rotated_rows(tables)
     rows = len(rotated.source)
-    known = known_indices(tables, rotated, max(3, round(tables.options.known_share * rows)))
+    known = known_indices(tables, rotated, 3, tables.options.known_share)
     fitted = sample_rows(rows, MOST_ROWS, tables.stream, "components")
     tables.progress(0.1, "estimating components")
     components = independent_components(rotated.release, fitted, random_state(tables.stream, "components"))

@@ -35,12 +35,11 @@ def least_squares(released: Float64Array, known: Int64Array, truth: Float64Array
 
 def _run(tables: AttackTables) -> dict[str, AttackResult]:
     rotated = rotated_rows(tables)
-    rows = len(rotated.source)
     found = {}
-    share = tables.options.known_share
-    counts = {f"{100 * share:g} % of the rows": max(1, round(share * rows)), f"{PEOPLE} rows": PEOPLE}
-    for name, count in {"named rows": 0}.items() if tables.options.known_rows else counts.items():
-        known = known_indices(tables, rotated, min(count, rows - 1))
+    share, noun = tables.options.known_share, rotated.known_noun
+    counts = {f"{100 * share:g} % of the {noun}": (1, share), f"{PEOPLE} {noun}": (PEOPLE, 0.0)}
+    for name, count in {"named rows": (0, 0.0)}.items() if tables.options.known_rows else counts.items():
+        known = known_indices(tables, rotated, *count)
         guesses = least_squares(rotated.release, known, rotated.source[known])
         found[name] = judge(
             tables,

@@ -20,7 +20,7 @@ from providers.attacks.methods.matchings import Beliefs, beliefs
 from providers.attacks.methods.movers import Movers
 from providers.attacks.methods.moving_chances import OUTSIDE, MovingChances
 from providers.attacks.tables import AttackTables
-from providers.attacks.units import row_of_each
+from providers.attacks.units import known_share_of, of_whole_units, one_of_each
 from providers.measures.shared.finding import NotApplicable
 from providers.measures.shared.sampling import sample_rows
 
@@ -219,16 +219,10 @@ def _known_rows(tables: AttackTables, moved: MovedFields | None = None) -> BoolA
     moved : MovedFields, optional
         Whose units count if they moved as one; default: those of the tables.
     """
-    named, rows = tables.named_rows, tables.release.num_rows
-    units = _units(tables, moved)
+    named, rows, units = tables.named_rows, tables.release.num_rows, _units(tables, moved)
     if named is not None:
-        found = named if tables.origin is None else named[tables.origin]
-        return found if units is None else np.isin(units, units[found])
-    count = rows if units is None else int(units.max(initial=-1)) + 1
-    chosen = np.zeros(count, np.bool_)
-    most = max(1, round(tables.options.known_share * count))
-    chosen[sample_rows(count, most, tables.stream, "known rows")] = True
-    return chosen if units is None else chosen[units]
+        return of_whole_units(named if tables.origin is None else named[tables.origin], units)
+    return known_share_of(rows, units, tables.options.known_share, 1, tables.stream, "known rows")
 
 
 def _units(tables: AttackTables, moved: MovedFields | None) -> Int64Array | None:
@@ -237,9 +231,7 @@ def _units(tables: AttackTables, moved: MovedFields | None) -> Int64Array | None
 
 def _attacked_rows(tables: AttackTables, moved: MovedFields, unknown: BoolArray) -> Int64Array:
     """Return random rows among the unknown ones that are attacked, one of each unit, ascending."""
-    others, units = np.flatnonzero(unknown), _units(tables, moved)
-    if units is not None:
-        others = np.sort(others[row_of_each(units[others], tables.stream, "swapped rows")])
+    others = one_of_each(np.flatnonzero(unknown), _units(tables, moved), tables.stream, "swapped rows")
     return others[sample_rows(len(others), tables.options.attacks, tables.stream, "swapped rows")]
 
 

@@ -9,6 +9,7 @@ from providers.arrays import Float64Array, IndexArray, Int64Array
 from providers.attacks.figures import AttackResult, successes
 from providers.attacks.methods.groups import checked_params
 from providers.attacks.tables import AttackTables
+from providers.attacks.units import known_share_of, of_whole_units, one_of_each
 from providers.measures.shared.columns import column_of
 from providers.measures.shared.finding import NotApplicable
 from providers.measures.shared.sampling import sample_rows
@@ -32,6 +33,13 @@ class RotatedRows:
     """Standard deviation of the noise, in standard deviations of a field."""
     rows: IndexArray
     """Row of the source of each row; shape (rows,)."""
+    units: Int64Array | None
+    """Unit of each row, from 0 on; None: rows stand alone."""
+
+    @property
+    def known_noun(self) -> str:
+        """Name of what the intruder knows some of."""
+        return "rows" if self.units is None else "units"
 
 
 def rotated_rows(tables: AttackTables) -> RotatedRows:
@@ -58,24 +66,44 @@ def rotated_rows(tables: AttackTables) -> RotatedRows:
     complete = np.isfinite(before).all(axis=1) & np.isfinite(after).all(axis=1)
     before, after = before[complete], after[complete]
     rows = np.arange(tables.source.num_rows)[order][complete]
+    units = tables.units("source")
+    if units is not None:
+        units = np.unique(units[rows], return_inverse=True)[1].astype(np.int64)
     if len(before) < LEAST_ROWS:
         raise NotApplicable(f"it needs {LEAST_ROWS} rows that were rotated")
     mean, deviation = before.mean(axis=0), before.std(axis=0, ddof=1)
     if not (deviation > 0).all():
         raise NotApplicable("a field is constant among the rows that were rotated")
-    return RotatedRows(
-        list(pairs), (before - mean) / deviation, (after - mean) / deviation, float(params.sigma), rows
-    )
+    source, release = (before - mean) / deviation, (after - mean) / deviation
+    return RotatedRows(list(pairs), source, release, float(params.sigma), rows, units)
 
 
-def known_indices(tables: AttackTables, rotated: RotatedRows, count: int) -> Int64Array:
-    """Return the rows whose true values the intruder knows, ascending: ``count`` random or the named ones."""
+def known_indices(
+    tables: AttackTables, rotated: RotatedRows, least: int, share: float | None = None
+) -> Int64Array:
+    """Return the rows whose true values the intruder knows, ascending: those named, or random ones.
+
+    Parameters
+    ----------
+    tables : AttackTables
+    rotated : RotatedRows
+    least : int
+        Least number of random rows, or of units all of whose rows are known; one fewer than all at most.
+    share : float, optional
+        Share of the rows or units.
+    """
+    rows, units = len(rotated.source), rotated.units
     if tables.named_rows is not None:
-        named = np.flatnonzero(tables.named_rows[rotated.rows])
+        named = np.flatnonzero(of_whole_units(tables.named_rows[rotated.rows], units))
         if not len(named):
             raise NotApplicable("none of the rows that 'known_rows' names was rotated")
         return named
-    return sample_rows(len(rotated.source), count, tables.stream, f"{count} known rows")
+    all_of_them = rows if units is None else int(units.max()) + 1
+    if all_of_them < 2:
+        raise NotApplicable("all rows that were rotated are of one unit")
+    count = min(max(least, round((share or 0.0) * all_of_them)), all_of_them - 1)
+    purpose = f"{count} known rows"
+    return np.flatnonzero(known_share_of(rows, units, 0.0, count, tables.stream, purpose)).astype(np.int64)
 
 
 def judge(
@@ -104,7 +132,8 @@ def judge(
     others = np.setdiff1d(np.arange(len(guesses)), known)
     if not len(others):
         raise NotApplicable("the intruder knows all rows")
-    targets = others[sample_rows(len(others), tables.options.attacks, tables.stream, "rotated rows")]
+    attacked = one_of_each(others, rotated.units, tables.stream, "rotated rows")
+    targets = attacked[sample_rows(len(attacked), tables.options.attacks, tables.stream, "rotated rows")]
     truth, guess = rotated.source[targets], guesses[targets]
     right = np.abs(guess - truth) <= NEAR
     base = np.abs(constant - truth) <= NEAR

@@ -12,6 +12,7 @@ from providers.arrays import BoolArray, Float64Array, Int64Array
 from providers.attacks.figures import AttackResult, successes
 from providers.attacks.methods.groups import checked_params
 from providers.attacks.tables import AttackTables
+from providers.attacks.units import known_share_of, of_whole_units, one_of_each
 from providers.localities.segments import segment_starts
 from providers.measures.shared.columns import plain_type
 from providers.measures.shared.finding import NotApplicable
@@ -88,18 +89,15 @@ def segments_of(rows: int, size: int) -> Iterator[slice]:
 
 
 def known_rows(tables: AttackTables) -> BoolArray:
-    """Return the mask of the rows whose true values the intruder knows; shape (rows,)."""
+    """Return the mask of the rows whose true values the intruder knows: whole units; shape (rows,)."""
+    units, share = tables.units("source"), tables.options.known_share
     if tables.named_rows is not None:
-        return tables.named_rows
-    rows = tables.source.num_rows
-    known = np.zeros(rows, np.bool_)
-    count = max(1, round(tables.options.known_share * rows))
-    known[sample_rows(rows, count, tables.stream, "known rows")] = True
-    return known
+        return of_whole_units(tables.named_rows, units)
+    return known_share_of(tables.source.num_rows, units, share, 1, tables.stream, "known rows")
 
 
 def attacked_rows(tables: AttackTables, known: BoolArray, values: RedrawnValues) -> Int64Array:
-    """Return random rows that have a value and are not known.
+    """Return random rows that have a value and are not known, one of each unit.
 
     Raises
     ------
@@ -107,6 +105,7 @@ def attacked_rows(tables: AttackTables, known: BoolArray, values: RedrawnValues)
         There is no such row.
     """
     candidates = np.flatnonzero(~known & np.isfinite(values.source) & np.isfinite(values.release))
+    candidates = one_of_each(candidates, tables.units("source"), tables.stream, "redrawn rows")
     picked = sample_rows(len(candidates), tables.options.attacks, tables.stream, "redrawn rows")
     if not len(picked):
         raise NotApplicable(f"no row of '{values.name}' has a value that the intruder does not know")

@@ -7,16 +7,18 @@ from providers.measures.shared.columns import Column, Side
 from providers.measures.shared.comparison import Comparison
 from providers.measures.shared.finding import Finding
 from providers.measures.shared.measure import Measure, Part
-from providers.measures.shared.sensitive import by_sensitive_field, class_values
+from providers.measures.shared.sensitive import by_sensitive_field, class_values, one_of_each_person
 
 
-def l_diversity(classes: Int64Array, values: Int64Array) -> dict[str, float]:
+def l_diversity(classes: Int64Array, values: Int64Array, units: Int64Array | None = None) -> dict[str, float]:
     """Diversity of the least diverse class, and the share of rows whose class has a single value.
 
     Parameters
     ----------
     classes, values : ndarray of int, shape (rows,)
         Code of each row's class and of its sensitive value; at least one row.
+    units : ndarray of int64, shape (rows,), optional
+        Person of each row; each counts once in a class, see `one_of_each_person`.
 
     Returns
     -------
@@ -30,20 +32,22 @@ def l_diversity(classes: Int64Array, values: Int64Array) -> dict[str, float]:
     Machanavajjhala, Kifer, Gehrke and Venkitasubramaniam 2007, l-diversity: privacy beyond k-anonymity, ACM
     TKDD 1(1), article 3, doi:10.1145/1217299.1217302: entropy l-diversity holds if H >= ln l in every class.
     """
-    found = class_values(classes, values)
+    _, classes = np.unique(classes, return_inverse=True)
+    found = class_values(*one_of_each_person(classes, values, units))
     distinct = np.bincount(found.classes)
     share = found.counts / found.sizes[found.classes]
     entropy = np.bincount(found.classes, weights=-share * np.log(share))
     return {
         "distinct": int(distinct.min()),
         "entropy": float(np.exp(entropy.min())),
-        "homogeneous": float(found.sizes[distinct == 1].sum() / len(classes)),
+        "homogeneous": float(np.mean((distinct == 1)[classes])),
     }
 
 
 def _find(comparison: Comparison) -> Finding:
     def take(column: Column, side: Side) -> dict[str, float]:
-        return l_diversity(comparison.key_classes[side], column.codes(side).astype(np.int64))
+        classes, values = comparison.key_classes[side], column.codes(side).astype(np.int64)
+        return l_diversity(classes, values, comparison.units[side])
 
     return by_sensitive_field(comparison, take, {"distinct": min, "entropy": min, "homogeneous": max})
 
@@ -56,7 +60,8 @@ MEASURE = Measure(
     range="l: 1 to k; share: 0 to 1",
     formula="min over the combinations c of key fields of: the number of different sensitive values in c; "
     "e^H, H the entropy of the sensitive values in c; and the share of rows in combinations with one "
-    "sensitive value. Field by field, and the worst field",
+    "sensitive value. With units, each counts once in c, with the one of its values that most units of c "
+    "have. Field by field, and the worst field",
     source="Machanavajjhala, Kifer, Gehrke and Venkitasubramaniam 2007, doi:10.1145/1217299.1217302",
     cost="O(n log n) for each field",
     find=_find,

@@ -7,7 +7,12 @@ from providers.measures.shared.columns import Column, Side
 from providers.measures.shared.comparison import Comparison
 from providers.measures.shared.finding import Finding
 from providers.measures.shared.measure import Measure, Part
-from providers.measures.shared.sensitive import ClassValues, by_sensitive_field, class_values
+from providers.measures.shared.sensitive import (
+    ClassValues,
+    by_sensitive_field,
+    class_values,
+    one_of_each_person,
+)
 
 
 def equal_distances(found: ClassValues, levels: int) -> Float64Array:
@@ -99,17 +104,27 @@ def t_closeness(classes: Int64Array, values: Int64Array, ordered: bool) -> dict[
 def _find(comparison: Comparison) -> Finding:
     def take(column: Column, side: Side) -> dict[str, float] | None:
         classes = comparison.key_classes[side]
+        units = comparison.units[side]
         if column.kind == "category":
             _, codes = np.unique(column.codes(side), return_inverse=True)
-            return t_closeness(classes, codes, ordered=False)
+            return t_closeness(*_by_person(classes, codes, units), ordered=False)
         numbers = column.numbers(side)
         known = ~np.isnan(numbers)
         if not known.any():
             return None
         _, ranks = np.unique(numbers[known], return_inverse=True)
-        return t_closeness(classes[known], ranks, ordered=True)
+        units = None if units is None else units[known]
+        return t_closeness(*_by_person(classes[known], ranks, units), ordered=True)
 
     return by_sensitive_field(comparison, take, {"t": max, "mean": max})
+
+
+def _by_person(
+    classes: Int64Array, codes: Int64Array, units: Int64Array | None
+) -> tuple[Int64Array, Int64Array]:
+    """Return class and code of each person in each class, in codes that all occur."""
+    classes, values = one_of_each_person(classes, codes, units)
+    return classes, values if units is None else np.unique(values, return_inverse=True)[1].astype(np.int64)
 
 
 MEASURE = Measure(
@@ -121,7 +136,8 @@ MEASURE = Measure(
     formula="max, and mean over the rows, of the earth mover's distance between the distribution p of a "
     "sensitive field in a combination of key fields and q in the table: sum over i of |sum over j <= i of "
     "(p_j - q_j)| / (m - 1) over the m ordered values of a number or time; sum of |p_i - q_i| / 2 of a "
-    "category. Field by field, and the worst field",
+    "category. With units, each counts once in a combination, with the one of its values that most units "
+    "there have. Field by field, and the worst field",
     source="Li, Li and Venkatasubramanian 2007, doi:10.1109/ICDE.2007.367856, section 4",
     cost="O(n log n) for each field",
     find=_find,

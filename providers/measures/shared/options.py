@@ -35,8 +35,9 @@ class MeasureOptions(StrictModel):
     `population_uniques` and the weighted measures need exactly one."""
     unit_field: str | SkipJsonSchema[None] = Field(default=None, examples=["person_id"])
     """Field that identifies a person who may have several rows. These count as one person in
-    `record_linkage`, `unique_combinations`, `mean_k`, `k_anonymity` and `suda`, and in every interval; the
-    field takes no part in distances. Default: `unit_id` of the run."""
+    `record_linkage`, `unique_combinations`, `mean_k`, `k_anonymity`, `l_diversity`, `t_closeness`,
+    `prediction` and `suda`, and in every interval; the field takes no part in distances. Default: `unit_id`
+    of the run."""
     domain_fields: tuple[str, ...] = Field(default=(), examples=[["region"]])
     """Fields whose categories are the domains of `domain_totals`, each field by itself."""
     stratum_field: str | SkipJsonSchema[None] = Field(default=None, examples=["stratum"])

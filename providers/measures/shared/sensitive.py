@@ -38,6 +38,36 @@ def class_values(classes: Int64Array, values: Int64Array) -> ClassValues:
     return ClassValues(pairs // levels, pairs % levels, counts, np.bincount(classes))
 
 
+def one_of_each_person(
+    classes: Int64Array, values: Int64Array, units: Int64Array | None
+) -> tuple[Int64Array, Int64Array]:
+    """Return class and value of each person in each class; those of the rows if each is another person.
+
+    A person with several values in a class has the one that most persons of the class have, the least of
+    equal ones: a value that all persons of a class have is known of each of them, whatever else they have.
+
+    Parameters
+    ----------
+    classes, values : ndarray of int, shape (rows,)
+        Class and value of each row, from 0 on; at least one row.
+    units : ndarray of int64, shape (rows,), optional
+        Person of each row, from 0 on.
+    """
+    if units is None:
+        return classes, values
+    persons, levels = int(units.max()) + 1, int(values.max()) + 1
+    entries, entry = np.unique(classes * persons + units, return_inverse=True)
+    pairs = np.unique(entry * levels + values)
+    entry, values = pairs // levels, pairs % levels
+    classes = entries // persons
+    _, of_value, frequency = np.unique(
+        classes[entry] * levels + values, return_inverse=True, return_counts=True
+    )
+    order = np.lexsort((values, -frequency[of_value], entry))
+    first = np.searchsorted(entry, np.arange(len(entries)))  # `entry` ascends
+    return classes, values[order[first]]
+
+
 Worst = Mapping[str, Callable[[list[float]], float]]
 
 
@@ -77,4 +107,4 @@ def by_sensitive_field(
         when: {key: pick([each[when][key] for each in found.values()]) for key, pick in worst.items()}
         for when in ("before", "after")
     }
-    return Finding(value | {"by_field": found}, list(found))
+    return Finding(value | {"by_field": found}, list(found), notes=comparison.unit_note)

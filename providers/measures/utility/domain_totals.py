@@ -9,7 +9,7 @@ from providers.arrays import BoolArray, Float64Array, Int64Array
 from providers.measures.shared.columns import SIDES, Side
 from providers.measures.shared.comparison import Comparison
 from providers.measures.shared.finding import Finding, NotApplicable
-from providers.measures.shared.levels import grouped_codes, shown
+from providers.measures.shared.levels import OTHERS, grouped_codes, shown
 from providers.measures.shared.measure import Measure, Part
 from providers.measures.shared.weights import WeightedTable, surveyed_fields, weight_field, weighted_tables
 
@@ -50,6 +50,45 @@ def domain_totals(
     return found
 
 
+def without_few(
+    present: dict[Side, BoolArray],
+    groups: dict[Side, Int64Array],
+    threshold: int,
+    origin: Int64Array,
+) -> dict[Side, BoolArray]:
+    """Leave out the numbers that few rows of a domain have lost or gained.
+
+    Without them the totals of the domain are those of the same rows before and after: neither a total nor its
+    absence shows which domain lost a number, and which number.
+
+    Parameters
+    ----------
+    present : dict of side to ndarray of bool, shape (rows,)
+        Rows that have a number.
+    groups : dict of side to ndarray of int64, shape (rows,)
+        Domain of each row, from 0 on.
+    threshold : int
+        Fewer rows are few.
+    origin : ndarray of int64, shape (rows of the destination,)
+        Source row of each row of the destination.
+
+    Returns
+    -------
+    dict
+        Side -> rows that have a number and count; shape (rows,).
+    """
+    kept = present["source"][origin] & present["destination"]
+    kept &= groups["source"][origin] == groups["destination"]
+    common = {"source": np.zeros(len(present["source"]), np.bool_), "destination": kept}
+    common["source"][origin[kept]] = True
+    counted = {}
+    for side in SIDES:
+        alone = present[side] & ~common[side]
+        counts = np.bincount(groups[side][alone], minlength=int(groups[side].max(initial=0)) + 1)
+        counted[side] = present[side] & ~(alone & (counts < threshold)[groups[side]])
+    return counted
+
+
 def withheld(
     present: dict[Side, BoolArray], groups: dict[Side, Int64Array], domains: int, threshold: int
 ) -> list[bool]:
@@ -58,22 +97,25 @@ def withheld(
     Parameters
     ----------
     present : dict of side to ndarray of bool, shape (rows,)
-        Rows that have a number.
+        Rows that have a number and count.
     groups : dict of side to ndarray of int64, shape (rows,)
     domains : int
     threshold : int
 
     Notes
     -----
-    A domain is withheld if it has few numbers in a table, if that of another one would follow from the sum
-    of all, or if it gained or lost few numbers, which would follow from the change of the total.
+    A domain is withheld if it has few numbers in a table, or if that of another one would follow from the
+    sum of all. All are if one gained or lost few numbers, which the change of its total would show, and its
+    absence alone nearly so.
     """
     counts = {side: np.bincount(groups[side][present[side]], minlength=domains) for side in SIDES}
+    few = np.abs(counts["source"] - counts["destination"])
+    if ((few > 0) & (few < threshold)).any():
+        return [True] * domains
     hidden = np.zeros(domains, np.bool_)
     for side in SIDES:
         hidden |= np.array([cell is None for cell in shown(counts[side].tolist(), threshold)], np.bool_)
-    few = np.abs(counts["source"] - counts["destination"])
-    return [bool(each) for each in hidden | ((few > 0) & (few < threshold))]
+    return hidden.tolist()
 
 
 def _find(comparison: Comparison) -> Finding:
@@ -125,6 +167,10 @@ def _totals_of(
         for side in SIDES
     }
     present: dict[Side, BoolArray] = {side: ~np.isnan(values[side]) for side in SIDES}
+    if comparison.aligned:
+        origin = comparison.by_destination_row(np.arange(comparison.rows["source"]))
+        present = without_few(present, groups, comparison.options.threshold, origin)
+        values = {side: np.where(present[side], values[side], np.nan) for side in SIDES}
     hidden = withheld(present, groups, len(labels), comparison.options.threshold)
     found = {
         table.view: domain_totals(values[table.side], groups[table.side], len(labels), table)
@@ -132,7 +178,8 @@ def _totals_of(
     }
     rows = []
     for index, label in enumerate(labels):
-        if hidden[index]:
+        empty = label == OTHERS and not any((groups[side][present[side]] == index).any() for side in SIDES)
+        if hidden[index] or empty:
             continue
         row: dict[str, Any] = {"domain": label, "field": name}
         row |= {view: totals[index][0] for view, totals in found.items()}
@@ -155,7 +202,8 @@ MEASURE = Measure(
     formula="sum of w, and of w x for each field of numbers x, over the rows of each category of "
     "`domain_fields`; percent: mean over the domains and fields of 100 |T(Y) - T(X)| / |T(X)|; mean of "
     "|T(Y) - T(X)| / SE(T(X)). Variance of a total: sum over strata of n_h / (n_h - 1) sum (z_c - mean z)^2 "
-    "over units c, z = w x in the domain and 0 outside",
+    "over units c, z = w x in the domain and 0 outside. Of a domain that few rows, fewer than the threshold, "
+    "joined or left, without these",
     source="Särndal, Swensson and Wretman 1992, doi:10.1007/978-1-4612-4378-6; Wolter 2007, "
     "doi:10.1007/978-0-387-35099-8",
     cost="O(n log n) for each field",
@@ -167,7 +215,7 @@ MEASURE = Measure(
         "percent": "mean absolute change in percent",
         "change_in_errors": "mean absolute change, in standard errors of the source",
         "totals": "totals by domain",
-        "withheld": "totals that are not shown because they, or their change, are of few rows",
+        "withheld": "totals that are not shown because they, or the change of one, are of few rows",
         "totals.change_percent": "change in percent",
         "totals.before_error": "standard error before",
         "totals.after_error": "standard error after",

@@ -147,6 +147,12 @@ def test_candidates_keep_the_default_risk_next_to_a_named_utility() -> None:
     candidates = CandidateOptions(count=3, utility="marginals")
     found = choose(provider, people(), params, bytes(32), 256, candidates, OPTIONS, no_progress)
     assert "inference_risk" in found.evidence["rank_by"]
+    assert found.evidence["on_other_rows"].keys() == {"inference_risk"}  # of 600 rows 500 are attacked
+    chosen = found.evidence["table"][found.index]["values"]["inference_risk"]
+    assert found.evidence["on_other_rows"]["inference_risk"] != chosen
+    assert f"in place of {chosen:.3g}" in found.evidence["verdict"]
+    few = choose(provider, people().slice(0, 60), params, bytes(32), 256, candidates, OPTIONS, no_progress)
+    assert "on_other_rows" not in few.evidence
     for wrong, reason in (
         (CandidateOptions(count=2, utility="queries", rank_by=("pscr",)), "'utility' or 'rank_by'"),
         (CandidateOptions(count=2, utility="pscr"), "not of utility"),

@@ -10,7 +10,14 @@ import pytest
 
 from app.worker import release_check
 from app.worker.digest_sets import draw_of, packed_digest
-from app.worker.release_check import _message, composed_epsilon, known_risk, recognise
+from app.worker.release_check import (
+    SERIES,
+    _message,
+    composed_epsilon,
+    known_risk,
+    measured_risk,
+    recognise,
+)
 from app.worker.tasks import EarlierSource, EarlierSources, ReleaseQuestion
 from providers.swapping.composition import UNKNOWN_FIELDS, RunEpsilon
 from providers.tables.sketches import packed, sketch
@@ -183,3 +190,23 @@ def test_a_release_without_a_finite_epsilon_names_no_orders() -> None:
     found, _ = stated(guarantee_of(income=2.0) | {"epsilon": None}, income(1.0))
     assert (found["epsilon"], found["all_releases"], found["without"]) == (None, None, 1)
     assert "orders" not in found
+
+
+def test_the_risk_of_units_counts_units() -> None:
+    """Two persons of 100 rows stay, and half of 198 persons of one row move."""
+    person = np.repeat(np.arange(200), [100, 100, *[1] * 198])
+    values = np.random.default_rng(1).permutation(200)[person]
+    table = pa.table({"person": person, "value": values})
+    parameters = {
+        "swap_fields": ["value"],
+        "unit_id": "person",
+        "rate": 0.5,
+        "suppression": {"policy": "keep"},
+    }
+    task: Any = SimpleNamespace(service="DSWAP", parameters=parameters)
+    risk = measured_risk(task, b"k" * 32, table, 2)
+    assert risk["unit"] == "person"
+    assert risk["one_release"] == pytest.approx(0.5, abs=0.02)
+    assert "of the units of 'person'" in _message("digest", FAMILY, risk, None)
+    task.parameters = {**parameters, "series": "panel"}
+    assert measured_risk(task, b"k" * 32, table, 2) == {"not_measured": SERIES}

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from providers.errors import ParameterError
 from providers.measures.assessment import Assessment, MeasureOptions, Release, assess, check_options
-from providers.measures.run_figures import measures_stream
+from providers.measures.risk.l_diversity import l_diversity
+from providers.measures.run_figures import measures_stream, release_of_run
 from providers.measures.shared.repeats import (
     interval_of_rows,
     mean_interval,
@@ -19,7 +20,11 @@ from providers.measures.shared.repeats import (
     share_interval,
     variance_of_mean,
 )
+from providers.measures.shared.sensitive import one_of_each_person
 from providers.params import SwapParams
+from providers.progress import no_progress
+from providers.services import dswap
+from providers.services.dswap import DswapParams
 from providers.tables.units import units_in_classes
 
 KEYS = ("birth", "area")
@@ -165,3 +170,53 @@ def test_persons_are_the_sampling_units_of_weighted_estimates() -> None:
     )
     assert persons["standard_error"] == clusters["standard_error"]
     assert persons["standard_error"]["before"] > 2 * rows["standard_error"]["before"]
+
+
+def test_a_person_has_one_sensitive_value_in_a_class() -> None:
+    """Someone alone in a class discloses all values, and so do all persons of a class if they share one."""
+    classes = np.array([0, 0, 0, 1, 1, 1, 2, 2, 2])
+    values = np.array([0, 1, 2, 3, 3, 4, 0, 5, 6])
+    persons = np.array([0, 0, 0, 1, 2, 2, 3, 3, 4])
+    assert [found.tolist() for found in one_of_each_person(classes, values, persons)] == [
+        [0, 1, 1, 2, 2],
+        [0, 3, 3, 0, 6],
+    ]
+    assert l_diversity(classes, values)["homogeneous"] == 0
+    assert l_diversity(classes, values, persons) == {
+        "distinct": 1,
+        "entropy": 1.0,
+        "homogeneous": pytest.approx(2 / 3),
+    }
+    random = np.random.default_rng(4)
+    classes, values = random.integers(0, 9, 200), random.integers(0, 5, 200)
+    assert l_diversity(classes, values, random.permutation(200)) == l_diversity(classes, values)
+
+
+def test_diversity_and_closeness_count_persons() -> None:
+    """Each of 60 persons is alone with birth and area, whatever five rows show of the costs."""
+    options: dict[str, Any] = {"sensitive_fields": ("cost",)}
+    rows, persons = (
+        assessed(visits(), **options, **more).measures for more in ({}, {"unit_field": "person"})
+    )
+    assert [found["l_diversity"]["value"]["after"]["distinct"] for found in (rows, persons)] == [5, 1]
+    assert persons["l_diversity"]["unit"] == persons["t_closeness"]["unit"] == "person"
+    assert rows["t_closeness"]["value"]["after"]["mean"] < persons["t_closeness"]["value"]["after"]["mean"]
+
+
+def test_a_forest_is_tested_on_other_persons() -> None:
+    """Five equal rows a person, with a target at random: a forest knew the persons it was tested on."""
+    random = np.random.default_rng(6)
+    person = np.repeat(np.arange(100), 5)
+    fields = {name: random.normal(size=100)[person] for name in "xy"}
+    table = pa.table({"person": person, **fields, "cost": random.normal(size=500)})
+    table = table.append_column("target", [np.array(["a", "b"])[random.integers(0, 2, 100)][person]])
+    scores = []
+    for parameters in ({"unit_id": "person"}, {}):
+        params = dswap.PROVIDER.check(DswapParams(swap_fields=("cost",), **parameters), table.schema)
+        result = dswap.PROVIDER.swap(table, params, dswap.PROVIDER.stream(bytes(32)), no_progress)
+        release = release_of_run(dswap.PROVIDER, params, table, result, 128)
+        options = MeasureOptions(target="target", only=("prediction",), identifier_fields=("person",))
+        scores.append(assess(release, options, measures_stream(bytes(32))).measures["prediction"]["value"])
+    of_persons, of_rows = scores
+    assert of_persons["source"] < 0.65
+    assert of_rows["source"] > 0.8

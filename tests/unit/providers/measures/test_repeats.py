@@ -154,11 +154,15 @@ def test_intervals_of_queries_cover_the_quartiles_of_all_queries() -> None:
 def test_each_draw_has_its_own_split() -> None:
     """A split has disjoint parts of four fifths and one fifth; each draw has another split."""
     case = Comparison(Release(people(), people()), MeasureOptions(), measures_stream(SEED))
-    splits = [_split(case, 300, draw) for draw in range(3)]
+    splits = [_split(case, 300, None, draw) for draw in range(3)]
     for split in splits:
         assert len(split.test) == 60
         assert sorted([*split.training, *split.test]) == list(range(300))
     assert len({tuple(split.test) for split in splits}) == 3
+    units = np.repeat(np.arange(100), 3)
+    split = _split(case, 100, units, 0)
+    assert len(split.test) == 60
+    assert not set(units[split.test]) & set(units[split.training])
 
 
 def test_a_rotation_is_judged_within_its_release() -> None:

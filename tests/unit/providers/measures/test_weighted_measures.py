@@ -360,19 +360,49 @@ def test_one_weight_is_needed(weights: list[str]) -> None:
 
 
 def test_small_domains_are_not_shown() -> None:
-    """A domain of few rows joins the others; one that lost few values, or another to hide it, is withheld."""
+    """A domain of few rows joins the others, or is withheld with another one to hide it."""
     region = ["a"] * 40 + ["b"] * 30 + ["c"] * 20 + ["d"] * 3
     table = pa.table({"region": region, "x": [1.0] * 93, "w": [1.0] * 93})
     totals = assessed(table, table, domain_fields=["region"]).measures["domain_totals"]["value"]["totals"]
     # the three rows of d would be shown by the others, so that c joins them
     assert {row["domain"] for row in totals} == {"a", "b", "(others)"}
-    suppressed = table.set_column(1, "x", pa.array([None, *[1.0] * 92]))
-    value = assessed(table, suppressed, domain_fields=["region"]).measures["domain_totals"]["value"]
-    assert {row["domain"] for row in value["totals"] if row["field"] == "x"} == {"b", "(others)"}
-    assert value["withheld"] == 1
     rows = np.arange(30)
     present: dict[Side, Any] = {"source": (rows > 1) & (rows < 22), "destination": (rows > 1) & (rows < 22)}
     assert withheld(present, dict.fromkeys(present, 2 - rows // 10), 3, 5) == [True, False, True]
+
+
+@pytest.mark.parametrize("dropped", [True, False])
+def test_totals_do_not_show_which_domain_lost_few_values(dropped: bool) -> None:
+    """The report is the same whichever domain lost a row, or the value of a row, and whatever it was."""
+    region, numbers = ["a"] * 40 + ["b"] * 30 + ["c"] * 20, [float(row) for row in range(90)]
+
+    def report(domain: str, lost: float) -> Any:
+        others = pa.table({"region": region, "x": numbers, "w": [1.0] * 90})
+        row = {"region": pa.array([domain]), "x": pa.array([lost]), "w": pa.array([2.0])}
+        source = pa.concat_tables([pa.table(row), others])
+        empty = pa.table(row | {"x": pa.array([None], pa.float64())})
+        release = others if dropped else pa.concat_tables([empty, others])
+        options = MeasureOptions(weight_fields=("w",), domain_fields=("region",), only=("domain_totals",))
+        origin = np.arange(1, 91) if dropped else None
+        found = assess(Release(source, release, origin), options, Stream(bytes(32), "measures", 1))
+        return [row for row in found.measures["domain_totals"]["value"]["totals"] if row["field"] == "x"]
+
+    shown = report("a", 5.0)
+    assert [(row["domain"], row["change"]) for row in shown] == [("a", 0.0), ("b", 0.0), ("c", 0.0)]
+    assert report("c", 1e6) == shown
+
+
+def test_no_total_is_shown_if_an_unknown_row_of_a_domain_is_missing() -> None:
+    """If source rows are unknown, the absence of a single total would show the domain that lost a number."""
+    region = ["a"] * 40 + ["b"] * 30 + ["c"] * 20
+    table = pa.table({"region": region, "x": [float(row) for row in range(90)], "w": [1.0] * 90})
+    lost = table.set_column(1, "x", pa.array([None, *table["x"].to_pylist()[1:]]))
+    options = MeasureOptions(weight_fields=("w",), domain_fields=("region",), only=("domain_totals",))
+    value = assess(Release(table, lost, aligned=False), options, Stream(bytes(32), "measures", 1)).measures[
+        "domain_totals"
+    ]["value"]
+    assert {row["field"] for row in value["totals"]} == {"w"}
+    assert value["withheld"] == 3
 
 
 def test_estimates_that_are_undefined_are_absent() -> None:

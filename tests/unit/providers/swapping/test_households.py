@@ -337,4 +337,4 @@ def test_an_intruder_finds_the_groups_of_households(service: str, nulls: str) ->
         assert (found[name][sources] == found[name])[changed].all()
         pairs = set(zip(each.group[inside].tolist(), owner[inside].tolist(), strict=True))
         assert len(pairs) == int(inside.sum())
-        assert each.rate == pytest.approx(rate_of(params, found, name))
+        assert each.rate == pytest.approx(rate_of(params, found, name, release))

@@ -62,6 +62,23 @@ def result(**parameters: Any) -> AttackResult:
     return found["income"]
 
 
+def test_distances_and_ties_are_those_of_every_processor() -> None:
+    """Squares are added one by one, as plain floats; of rows as far as the last one, the first are near."""
+    random = np.random.default_rng(8)
+    numbers = random.normal(size=(40, 7))
+    table = pa.table({f"x{i}": numbers[:, i] for i in range(7)})
+    points = encode(table, table.column_names)
+    found = donors.squared_distances(points, points)
+    for i, j in np.ndindex(40, 40):
+        expected = 0.0
+        for one, two in zip(points.numbers[i].tolist(), points.numbers[j].tolist(), strict=True):
+            expected += (one - two) * (one - two)
+        assert found[i, j] == expected
+    ties = random.integers(0, 4, 300).astype(float)
+    order = sorted(range(300), key=lambda row: (ties[row], row))
+    assert donors.nearest_first(ties, 50).tolist() == order[:50]
+
+
 def test_donors_of_distinct_values_are_found() -> None:
     """A value that several rows received has one donor; a row that keeps its value shows it."""
     whole = result()

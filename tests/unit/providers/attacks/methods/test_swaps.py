@@ -168,7 +168,7 @@ def test_at_a_low_rate_most_rows_keep_their_values(service: str, extra: dict[str
     assert found.attack.rate == pytest.approx(0.9, abs=0.05)
     assert found.details["rate"] == pytest.approx(0.1, abs=1e-3)  # with partners of rows selected alone
     params = checked_params(tables)
-    assert rate_of(params, groups_by_field(tables.release, params), "income") == 0.1
+    assert rate_of(params, groups_by_field(tables.release, params), "income", tables.release) == 0.1
 
 
 @pytest.mark.parametrize(

@@ -410,10 +410,13 @@ def test_an_intruder_computes_the_share_that_moved(extra: dict[str, Any]) -> Non
     rate = result.provider["guarantee"]["rate"]
     groups = groups_by_field(result.table, params)
     for name in names:
-        assert rate_of(params, groups, name) == pytest.approx(moving_share(10, rate))
+        assert rate_of(params, groups, name, result.table) == pytest.approx(moving_share(10, rate))
     error = math.sqrt(0.25 / rows)
     assert abs(result.summary.took_part / rows - moving_share(10, rate)) < 4 * error
-    assert rate_of(params.model_copy(update={"mechanism": "pairs", "rate": 0.3}), groups, "v") == 0.3
+    assert (
+        rate_of(params.model_copy(update={"mechanism": "pairs", "rate": 0.3}), groups, "v", result.table)
+        == 0.3
+    )
 
 
 def test_known_values_take_their_copies() -> None:

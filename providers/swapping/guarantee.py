@@ -198,7 +198,10 @@ def _holds_for(params: SwapParams, unprotected: Sequence[str], rows_too_small: i
         "release is at most exp(epsilon) times as probable from one of the two sources as from the other."
     )
     if params.nulls == "keep":
-        text += " Both people have values that took part: rows that a null leaves out are not covered."
+        text += (
+            " Both people have values that took part, and are in one group in each field: rows that a null "
+            "leaves out are not covered."
+        )
     return text
 
 

@@ -99,3 +99,18 @@ def test_out_of_core_and_in_units(more: dict[str, Any], units: int) -> None:
         **more,
     }
     assert assert_same("DDSWAP", table, parameters, 4096, 97, units) is not None
+
+
+def test_an_epsilon_of_two_fields_holds_for_people_in_one_block_of_each() -> None:
+    """Rows 2 and 3 share a block of `a`; a null in row 0 cuts the blocks of `b` between them."""
+    b = [None, 12, 13, 14, 15, 16]
+    exchanged = {"a": [1, 2, 4, 3, 5, 6], "b": [None, 12, 14, 13, 15, 16]}
+    tables = [pa.table({"z": range(6), **fields}) for fields in ({"a": range(1, 7), "b": b}, exchanged)]
+    parameters = {"swap_fields": ["a", "b"], "control_field": "z", "block_size": 2, "nulls": "keep"}
+    parameters |= {"mechanism": "permutation", "rate": 0.5}
+    released = []
+    for table in tables:
+        results = [swap("DDSWAP", table, parameters, bytes([seed] * 32)) for seed in range(40)]
+        released.append({tuple(each.table["b"].to_pylist()) for each in results})
+    assert not released[0] & released[1]
+    assert "are in one group in each field" in results[0].provider["guarantee"]["holds_for"]

@@ -104,10 +104,20 @@ def moved_fields(tables: AttackTables) -> list[MovedFields]:
             found = _moved_in_bins(tables.release, params)
         else:
             found = _moved_in_groups(tables.release, params)
-        return _with_selection(tables.release, params, found)
+        selected = _with_selection(tables.release, params, found)
     except ProviderError as error:
         raise NotApplicable(f"the groups cannot be computed from the release: {error}") from error
+    if getattr(params, "series", None) is None:
+        return selected
+    return [replace(each, assumptions=(*each.assumptions, SERIES_JOINED)) for each in selected]
 
+
+SERIES_JOINED = (
+    "The run is one of a series. The attack takes all units of a group for possible partners. Anyone who "
+    "joins the release with an earlier one sees more: which units are new, and so exchanged values among "
+    "themselves alone, and which units lost their partners."
+)
+"""Assumption of attacks on a table of a series."""
 
 REPAIRED = (
     "The repair of checks excluded exchanges that break one. The attack counts them as possible: an intruder "

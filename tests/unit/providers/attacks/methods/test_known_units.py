@@ -10,7 +10,8 @@ from providers.attacks.attack import Attack
 from providers.attacks.composition.intruder_groups import groups_by_field, rate_of
 from providers.attacks.figures import AttackResult
 from providers.attacks.methods import ica, known_io, linear_programming, reidentification, rounding
-from providers.attacks.methods.groups import checked_params, moved_fields
+from providers.attacks.methods.groups import SERIES_JOINED, checked_params, moved_fields
+from providers.attacks.tables import MethodUsed
 from providers.measures.shared.finding import NotApplicable
 from tests.unit.providers.attacks.methods.tables import released
 
@@ -74,3 +75,15 @@ def test_the_rate_of_units_of_any_size_follows_from_their_number() -> None:
     expected = moved_fields(released("DSWAP", persons(20, 1), of_rows))[0].rate
     assert moved_fields(tables)[0].rate == expected
     assert rate_of(params, groups_by_field(tables.release, params), "a", tables.release) == expected
+
+
+def test_an_attack_on_a_table_of_a_series_says_what_joined_waves_show() -> None:
+    """Units of an earlier wave exchanged nothing with new ones, and the release does not show who is new."""
+    alone = {"swap_fields": ["a"], "unit_id": "person"}
+    tables = released("DSWAP", persons(30, 2), alone)
+    assert moved_fields(tables)[0].assumptions == ()
+    tables.method = MethodUsed("DSWAP", {**alone, "series": "panel"})
+    assert moved_fields(tables)[0].assumptions == (SERIES_JOINED,)
+    found = reidentification.ATTACK.run(tables)
+    assert isinstance(found, dict)
+    assert (found["a"].note or "").endswith(SERIES_JOINED)

@@ -108,7 +108,7 @@ def html_report(job: Mapping[str, Any], report: Mapping[str, Any]) -> str:
         has_pictures=bool(pictures.keys() - {"threshold"}),
         attacks=attack_section(report),
         only_attacks=kind == "attacks",
-        frontier=choices.frontier(report.get("frontier") or {}),
+        frontier=choices.frontier(report.get("frontier") or {}, discretion),
         candidates=choices.candidates(report.get("candidates") or {}, discretion),
         events=summary_text.events(job.get("event_counts") or {}, discretion),
         parameters=[

@@ -54,7 +54,7 @@ def axis(key: str, figures: Mapping[str, Mapping[str, Any]]) -> Axis:
     return Axis(f"{title}, {words}" if path else title, GOALS.get(goal, "").partition(" ")[2])
 
 
-def frontier(given: Mapping[str, Any]) -> Choice | None:
+def frontier(given: Mapping[str, Any], discretion: Discretion) -> Choice | None:
     """Describe the releases that were tried; those that are not dominated are marked."""
     points = given.get("points") or []
     if not points:
@@ -74,7 +74,7 @@ def frontier(given: Mapping[str, Any]) -> Choice | None:
         found = (
             _of_the_frontier(point)
             if best
-            else _outcome(point)
+            else _outcome(point, discretion)
             if whole
             else str(point.get("error") or "no figures")
         )
@@ -218,11 +218,11 @@ def _of_the_frontier(point: Mapping[str, Any]) -> str:
     return f"not dominated: worse than {listed(better)} by no more than the uncertainty"
 
 
-def _outcome(point: Mapping[str, Any]) -> str:
+def _outcome(point: Mapping[str, Any], discretion: Discretion) -> str:
     """Return the reasons for which a point with figures is not on the frontier."""
     reasons = []
     if counts := point.get("reversible"):
-        rows = [f"{number(count)} {humanised(key)}" for key, count in counts.items()]
+        rows = [f"{discretion.count(count)} {humanised(key)}" for key, count in counts.items()]
         reasons.append(f"anybody can undo it: {listed(rows)}")
     if (missing := point.get("unprotected")) is None and point.get("protects_fewer"):
         reasons.append("protects fewer fields than another one")
@@ -262,7 +262,7 @@ def candidates(given: Mapping[str, Any], discretion: Discretion) -> Choice | Non
                 ),
                 number(each.get("rank")),
                 *([_epsilon(each)] if guaranteed else []),
-                *([visible(_outcome(each)) if _is_flagged(each) else ""] if flagged else []),
+                *([visible(_outcome(each, discretion)) if _is_flagged(each) else ""] if flagged else []),
             ]
         )
     head = ["candidate", *(["seed's fingerprint"] if fingerprints else []), *(a.words for a in axes), "rank"]

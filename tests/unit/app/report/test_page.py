@@ -201,6 +201,19 @@ def test_events_of_few_rows_are_shown_as_few(code: str) -> None:
     assert (meaning == "Of a later version.") == (code == "of_a_later_version")
 
 
+def test_few_rows_that_anybody_can_undo_are_shown_as_few() -> None:
+    """In the tables of the candidates and of the combinations, as in the figures of one run."""
+    chosen, compared = candidates(), frontier()
+    few = {"rows_in_groups_of_two": 2, "rows_in_groups_of_three": 48}
+    chosen["table"][0]["reversible"] = few
+    compared["points"][0] |= {"reversible": few, "dominated": True}
+    for page in (
+        html_report(job(), report(candidates=chosen)),
+        html_report(job("frontier"), FRONTIER | {"frontier": compared}),
+    ):
+        assert "fewer than 5 rows in groups of two and 48 rows in groups of three" in read(page).text
+
+
 def test_events_of_fields_are_counted() -> None:
     [(_, shown, _)] = events({"nothing_changed": 3}, Discretion(4000, 50))
     assert shown == "3"

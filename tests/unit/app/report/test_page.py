@@ -202,7 +202,7 @@ def test_events_of_few_rows_are_shown_as_few(code: str) -> None:
 
 
 def test_few_rows_that_anybody_can_undo_are_shown_as_few() -> None:
-    """In the tables of the candidates and of the combinations, as in the figures of one run."""
+    """The tables of candidates and combinations mask them as the figures of one run do."""
     chosen, compared = candidates(), frontier()
     few = {"rows_in_groups_of_two": 2, "rows_in_groups_of_three": 48}
     chosen["table"][0]["reversible"] = few
@@ -215,7 +215,7 @@ def test_few_rows_that_anybody_can_undo_are_shown_as_few() -> None:
 
 
 def test_shares_of_few_rows_are_masked_in_pictures_and_comparisons() -> None:
-    """As in the section of the measure: 37 and 2 of 4,000 rows."""
+    """The section of the measure masks 37, 2 and 1 of 4,000 rows, too."""
     full = full_report()
     full["pictures"] |= {"threshold": 50}
     full["pictures"]["risk_utility"]["risk"]["value"] = 37 / 4000

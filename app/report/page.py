@@ -108,7 +108,7 @@ def html_report(job: Mapping[str, Any], report: Mapping[str, Any]) -> str:
         has_pictures=bool(pictures.keys() - {"threshold"}),
         attacks=attack_section(report),
         only_attacks=kind == "attacks",
-        frontier=choices.frontier(report.get("frontier") or {}),
+        frontier=choices.frontier(report.get("frontier") or {}, discretion),
         candidates=choices.candidates(report.get("candidates") or {}, discretion),
         events=summary_text.events(job.get("event_counts") or {}, discretion),
         parameters=[
@@ -154,11 +154,12 @@ def _pictures(
     """Draw all charts except those of single fields."""
     found: list[Picture | None] = []
     if point := pictures.get("risk_utility"):
-        found.append(
-            risk_utility(
-                point, *(choices.axis(str(point[which]["key"]), measures) for which in ("risk", "utility"))
-            )
-        )
+        keys = [str(point[which]["key"]) for which in ("risk", "utility")]
+        risk, utility = (choices.axis(key, measures) for key in keys)
+        values = (point[which].get("value") for which in ("risk", "utility"))
+        samples = ((measures.get(key) or {}).get("sample") for key in keys)
+        shown_risk, shown_utility = map(discretion.figure, values, samples)
+        found.append(risk_utility(point, risk, utility, (shown_risk, shown_utility)))
     if distances := pictures.get("dcr"):
         found.append(closest(distances, discretion.rows))
     if shares := pictures.get("changed"):

@@ -131,19 +131,24 @@ class Point:
     """Limits of the interval of the utility."""
 
 
-def risk_utility(given: Mapping[str, Any], risk: Axis, utility: Axis) -> Picture | None:
-    """Draw one release as a point; both scales begin at 0, so that points of several reports compare."""
+def risk_utility(
+    given: Mapping[str, Any], risk: Axis, utility: Axis, shown: tuple[str, str]
+) -> Picture | None:
+    """Draw one release as a point; both scales begin at 0, so that points of several reports compare.
+
+    ``shown``: texts of both values, where shares of few rows are masked.
+    """
     x, y = given["risk"].get("value"), given["utility"].get("value")
     if x is None or y is None:
         return None
     plane = _plane(_from_zero(x), _from_zero(y))
     across, up = plane.across(x), plane.up(y)
     anchor = "end" if across > WIDTH / 2 else "start"
-    words = f"{number(x)}; {number(y)}"
+    words = "; ".join(shown)
     drawn = drawing(
         "risk-utility",
         "Risk and utility of this release",
-        f"Point at risk {number(x)} and utility {number(y)}. The figures are in the table below.",
+        f"Point at risk {shown[0]} and utility {shown[1]}. The figures are in the table below.",
         _HEIGHT,
         *plane.axes(risk, utility),
         _mark(across, up, marked=True),
@@ -154,7 +159,7 @@ def risk_utility(given: Mapping[str, Any], risk: Axis, utility: Axis) -> Picture
     table = Table(
         "Risk and utility of this release",
         ("measure", "value", "better"),
-        [(risk.title, number(x), risk.goal), (utility.title, number(y), utility.goal)],
+        [(risk.title, shown[0], risk.goal), (utility.title, shown[1], utility.goal)],
         words=frozenset({2}),
     )
     return Picture(

@@ -54,7 +54,7 @@ def axis(key: str, figures: Mapping[str, Mapping[str, Any]]) -> Axis:
     return Axis(f"{title}, {words}" if path else title, GOALS.get(goal, "").partition(" ")[2])
 
 
-def frontier(given: Mapping[str, Any]) -> Choice | None:
+def frontier(given: Mapping[str, Any], discretion: Discretion) -> Choice | None:
     """Describe the releases that were tried; those that are not dominated are marked."""
     points = given.get("points") or []
     if not points:
@@ -74,7 +74,7 @@ def frontier(given: Mapping[str, Any]) -> Choice | None:
         found = (
             _of_the_frontier(point)
             if best
-            else _outcome(point)
+            else _outcome(point, discretion)
             if whole
             else str(point.get("error") or "no figures")
         )
@@ -83,8 +83,8 @@ def frontier(given: Mapping[str, Any]) -> Choice | None:
                 str(number_of_point),
                 str(point.get("service", "")),
                 _parameters(point.get("parameters") or {}),
-                _with_limits(point.get("risk"), _limits(point.get("risk_interval"))),
-                _with_limits(point.get("utility"), _limits(point.get("utility_interval"))),
+                _with_limits(point.get("risk"), _limits(point.get("risk_interval")), discretion),
+                _with_limits(point.get("utility"), _limits(point.get("utility_interval")), discretion),
                 *([_epsilon(point)] if guaranteed else []),
                 visible(", ".join(map(str, point.get("protects") or [])) or _NO_VALUE),
                 visible(found),
@@ -112,7 +112,7 @@ def frontier(given: Mapping[str, Any]) -> Choice | None:
         sentences.append(f"Each point is the mean of {number(runs)} runs.")
     if failed:
         sentences.append(f"{counted(failed, 'has', 'have')} no figures; the table says why.")
-    return Choice(sentences, plot(drawn, risk, utility, table), table, _further_figures(given))
+    return Choice(sentences, plot(drawn, risk, utility, table), table, _further_figures(given, discretion))
 
 
 def _comparison(given: Mapping[str, Any], best: int) -> list[str]:
@@ -174,7 +174,7 @@ def _epsilon(run: Mapping[str, Any]) -> str:
     return number(guarantee["epsilon"]) + (f" ({', '.join(parts)})" if len(parts) > 1 else "")
 
 
-def _further_figures(given: Mapping[str, Any]) -> Table | None:
+def _further_figures(given: Mapping[str, Any], discretion: Discretion) -> Table | None:
     """Return the table of the figures of the points that are on no axis; None without any."""
     points = given["points"]
     tried = dict.fromkeys(name for point in points for name in point.get("figures") or {})
@@ -182,32 +182,39 @@ def _further_figures(given: Mapping[str, Any]) -> Table | None:
     if not names:
         return None
     head = ("number", *(axis(name, given.get("figures") or {}).words for name in names))
-    rows = [(str(index), *(_figure(point, name) for name in names)) for index, point in enumerate(points, 1)]
+    rows = [
+        (str(index), *(_figure(point, name, discretion) for name in names))
+        for index, point in enumerate(points, 1)
+    ]
     return Table("Other figures of the combinations", head, rows)
 
 
-def _figure(point: Mapping[str, Any], name: str) -> str:
+def _figure(point: Mapping[str, Any], name: str, discretion: Discretion) -> str:
     """Return a figure of a point, with its interval; in reports without intervals its range over the runs."""
     value = (point.get("figures") or {}).get(name)
     if value is None:
         return _NO_VALUE
     if "intervals" in point:
-        return _with_limits(value, _limits(point["intervals"].get(name)))
+        return _with_limits(value, _limits(point["intervals"].get(name)), discretion)
     least, most = (point.get("ranges") or {}).get(name) or (value, value)
-    return _with_limits(value, (least, most))
+    return _with_limits(value, (least, most), discretion)
 
 
 def _limits(interval: Mapping[str, float] | None) -> tuple[float, float] | None:
     return (float(interval["low"]), float(interval["high"])) if interval else None
 
 
-def _with_limits(value: float | None, limits: tuple[float, float] | None) -> str:
-    """Return a figure and its limits in brackets, if there are any that differ from it."""
+def _with_limits(value: float | None, limits: tuple[float, float] | None, discretion: Discretion) -> str:
+    """Return a figure and its limits in brackets, if there are any that differ from it.
+
+    A share of few rows is masked, and has no limits, since it is near their middle.
+    """
     if value is None:
         return _NO_VALUE
-    if limits is None or limits[0] == limits[1] == value:
-        return number(value)
-    return f"{number(value)} ({number(limits[0])} to {number(limits[1])})"
+    shown = discretion.figure(value)
+    if limits is None or limits[0] == limits[1] == value or shown != number(value):
+        return shown
+    return f"{shown} ({number(limits[0])} to {number(limits[1])})"
 
 
 def _of_the_frontier(point: Mapping[str, Any]) -> str:
@@ -218,11 +225,11 @@ def _of_the_frontier(point: Mapping[str, Any]) -> str:
     return f"not dominated: worse than {listed(better)} by no more than the uncertainty"
 
 
-def _outcome(point: Mapping[str, Any]) -> str:
+def _outcome(point: Mapping[str, Any], discretion: Discretion) -> str:
     """Return the reasons for which a point with figures is not on the frontier."""
     reasons = []
     if counts := point.get("reversible"):
-        rows = [f"{number(count)} {humanised(key)}" for key, count in counts.items()]
+        rows = [f"{discretion.count(count)} {humanised(key)}" for key, count in counts.items()]
         reasons.append(f"anybody can undo it: {listed(rows)}")
     if (missing := point.get("unprotected")) is None and point.get("protects_fewer"):
         reasons.append("protects fewer fields than another one")
@@ -262,7 +269,7 @@ def candidates(given: Mapping[str, Any], discretion: Discretion) -> Choice | Non
                 ),
                 number(each.get("rank")),
                 *([_epsilon(each)] if guaranteed else []),
-                *([visible(_outcome(each)) if _is_flagged(each) else ""] if flagged else []),
+                *([visible(_outcome(each, discretion)) if _is_flagged(each) else ""] if flagged else []),
             ]
         )
     head = ["candidate", *(["seed's fingerprint"] if fingerprints else []), *(a.words for a in axes), "rank"]

@@ -201,6 +201,38 @@ def test_events_of_few_rows_are_shown_as_few(code: str) -> None:
     assert (meaning == "Of a later version.") == (code == "of_a_later_version")
 
 
+def test_few_rows_that_anybody_can_undo_are_shown_as_few() -> None:
+    """The tables of candidates and combinations mask them as the figures of one run do."""
+    chosen, compared = candidates(), frontier()
+    few = {"rows_in_groups_of_two": 2, "rows_in_groups_of_three": 48}
+    chosen["table"][0]["reversible"] = few
+    compared["points"][0] |= {"reversible": few, "dominated": True}
+    for page in (
+        html_report(job(), report(candidates=chosen)),
+        html_report(job("frontier"), FRONTIER | {"frontier": compared}),
+    ):
+        assert "fewer than 5 rows in groups of two and 48 rows in groups of three" in read(page).text
+
+
+def test_shares_of_few_rows_are_masked_in_pictures_and_comparisons() -> None:
+    """The section of the measure masks 37, 2 and 1 of 4,000 rows, too."""
+    full = full_report()
+    full["pictures"] |= {"threshold": 50}
+    full["pictures"]["risk_utility"]["risk"]["value"] = 37 / 4000
+    compared = frontier()
+    compared["points"][0] |= {"risk": 2 / 4000, "risk_interval": {"low": 0.0001, "high": 0.0011}}
+    compared["points"][0] |= {"figures": {"dcr.at_zero": 1 / 4000}, "intervals": {}}
+    page, comparison = (
+        read(html_report(job(), full)).text,
+        read(html_report(job("frontier"), FRONTIER | {"frontier": compared})).text,
+    )
+    assert "Point at risk below 0.0125 and utility" in page
+    assert "0.00925" not in page
+    assert comparison.count("below 0.00125") == 2
+    for exact in ("0.0005", "0.0011", "0.00025"):
+        assert exact not in comparison
+
+
 def test_events_of_fields_are_counted() -> None:
     [(_, shown, _)] = events({"nothing_changed": 3}, Discretion(4000, 50))
     assert shown == "3"

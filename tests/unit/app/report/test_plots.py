@@ -215,7 +215,7 @@ def test_the_curve_of_distances_rises() -> None:
 def test_the_point_is_where_its_figures_are(x: float, y: float) -> None:
     """Shares have a scale from 0 to 1, other values a round one."""
     given = {"risk": {"key": "pscr", "value": x}, "utility": {"key": "r_squared.change", "value": y}}
-    picture = risk_utility(given, RISK, UTILITY)
+    picture = risk_utility(given, RISK, UTILITY, (f"{x:g}", f"{y:g}"))
     assert picture is not None
     drawing = read(picture.drawings[0])
     corners = [tuple(map(float, at.split(","))) for at in drawing.one("polygon").attributes["points"].split()]
@@ -230,4 +230,4 @@ def test_the_point_is_where_its_figures_are(x: float, y: float) -> None:
 def test_a_point_without_figures_is_not_drawn() -> None:
     """A measure may have no value."""
     given = {"risk": {"key": "pscr", "value": None}, "utility": {"key": "il2", "value": 0.1}}
-    assert risk_utility(given, RISK, UTILITY) is None
+    assert risk_utility(given, RISK, UTILITY, ("", "")) is None

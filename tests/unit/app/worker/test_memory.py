@@ -99,6 +99,20 @@ def test_fields_that_are_not_read_pass_by(
     assert outcome["report"]["summary"]["changed"] == expected.summary.changed
 
 
+def test_dropped_rows_are_left_out_of_every_batch(
+    store: BlobStore, table: pa.Table, run: Callable[..., tuple[Outcome, pa.Table]], tmp_path: Path
+) -> None:
+    """The fields that are not read are copied batch by batch; the mask of the rows is that of the table."""
+    parameters = {"swap_fields": ["y"], "control_field": "class", "suppression": DROPS}
+    batches = pa.concat_tables([table.slice(first, 7000) for first in range(0, ROWS, 7000)])
+    stored = BlobTable(swap_task(store, tmp_path, "CDSWAP", batches, parameters, PLENTY).source, ROWS)
+    assert len(list(stored.batches(["name"]))) == 3
+    _, destination = run("CDSWAP", batches, parameters, PLENTY)
+    expected = swap("CDSWAP", table, parameters).table
+    assert destination.num_rows == expected.num_rows < ROWS
+    assert table_digest(destination) == table_digest(expected)
+
+
 @pytest.mark.parametrize(
     ("service", "parameters"),
     [

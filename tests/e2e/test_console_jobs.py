@@ -90,6 +90,23 @@ def test_another_tab_finds_the_table_of_a_job(opened: Console, client: httpx.Cli
     client.delete(f"/v1/buffers/{buffer}").raise_for_status()
 
 
+def test_a_rerun_without_its_source_leads_to_the_upload(opened: Console, client: httpx.Client) -> None:
+    page = opened.page
+    rows = [{"income": row * 7, "town": "Bray"} for row in range(30)]
+    call = {"source": {"rows": rows}, "parameters": {"swap_fields": ["income"]}}
+    job = client.post("/v1/services/DSWAP", json=call).raise_for_status().json()["id"]
+    opened.open(f"jobs/{job}")
+    page.get_by_role("button", name="Run again").click()
+    page.get_by_role("alert").get_by_role("link", name="Upload the job's table again").click()
+    table = opened.upload_here(
+        "bray.csv", "income,town\n" + "".join(f"{row * 7},Bray\n" for row in range(30))
+    )
+    opened.open(f"jobs/{job}")
+    expect(page.get_by_label("On", exact=True)).to_have_value(table)
+    page.get_by_role("button", name="Run again").click()
+    page.get_by_text("Reproduced: the very bytes").wait_for()
+
+
 def test_a_failed_job_shows_its_parameters_and_the_way_on(opened: Console, client: httpx.Client) -> None:
     """Without its table in this tab, the way leads over the tables; jobs of the same table come first."""
     page = opened.page

@@ -29,9 +29,11 @@ function markedEncoding([first, second]) {
   return undefined;
 }
 
-/** Returns the delimiter that is most frequent in the first line. */
+const QUOTED = /(^|[,;\t|\r\n])"(?:[^"]|"")*"/g;
+
+/** Returns the delimiter that is most frequent in the first line, outside quoted names. */
 export function delimiterOf(text) {
-  const [names] = text.split(/[\r\n]/);
+  const [names] = text.replace(QUOTED, "$1").split(/[\r\n]/);
   const often = (sign) => names.split(sign).length;
   return DELIMITERS.reduce((best, sign) => (often(sign) > often(best) ? sign : best));
 }

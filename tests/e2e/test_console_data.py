@@ -108,6 +108,22 @@ def test_decimal_commas_are_numbers(opened: Console, client: httpx.Client) -> No
     expect(opened.page.locator(".warning").first).to_contain_text("Umsatz looks like numbers, but is text")
 
 
+@pytest.mark.parametrize(
+    ("text", "delimiter"),
+    [
+        ('"Einkommen, brutto, jährlich";"Ort"\n1;a\n', ";"),
+        ('"a ""b;"" c;d;e",f\n', ","),
+        ('"a\nb;c;d",e,f\n', ","),
+        ('"a"\t"b,c,d"\n', "\t"),
+        ('size in ";b;c\n"', ";"),
+        ("a\n", ","),
+    ],
+)
+def test_a_delimiter_in_a_quoted_name_is_none(opened: Console, text: str, delimiter: str) -> None:
+    script = "async text => (await import('./console/header_check.js')).delimiterOf(text)"
+    assert opened.evaluate(script, text) == delimiter
+
+
 def test_a_result_is_downloaded_as_the_table_was_written(opened: Console) -> None:
     """A copy of the table is known to be written in the same way; another choice is possible."""
     page = opened.page

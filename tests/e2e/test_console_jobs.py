@@ -74,6 +74,39 @@ def test_a_job_begins_with_its_verdict_and_pictures(opened: Console, jobs: dict[
     assert download.value.suggested_filename == "adult-DSWAP.csv"
 
 
+def test_another_tab_finds_the_table_of_a_job(opened: Console, client: httpx.Client) -> None:
+    """It has the rows before and after, and the form with the job's parameters."""
+    page = opened.page
+    rows = PEOPLE.replace("Dublin", "Cork")
+    buffer = client.post("/v1/buffers", content=rows, headers={"content-type": "text/csv"}).json()["id"]
+    call = {"source": {"buffer": buffer}, "parameters": {"swap_fields": ["income"], "rate": 0.25}}
+    job = client.post("/v1/services/DSWAP", json=call).raise_for_status().json()["id"]
+    opened.open(f"jobs/{job}")
+    page.get_by_label("Only rows with a change").wait_for()
+    page.get_by_text("Parameters", exact=True).click()
+    page.get_by_role("button", name="Change them and run again").click()
+    expect(page.get_by_label("Rate")).to_have_value("0.25")
+    assert f"tables/{buffer}/DSWAP" in page.url
+    client.delete(f"/v1/buffers/{buffer}").raise_for_status()
+
+
+def test_a_rerun_without_its_source_leads_to_the_upload(opened: Console, client: httpx.Client) -> None:
+    page = opened.page
+    rows = [{"income": row * 7, "town": "Bray"} for row in range(30)]
+    call = {"source": {"rows": rows}, "parameters": {"swap_fields": ["income"]}}
+    job = client.post("/v1/services/DSWAP", json=call).raise_for_status().json()["id"]
+    opened.open(f"jobs/{job}")
+    page.get_by_role("button", name="Run again").click()
+    page.get_by_role("alert").get_by_role("link", name="Upload the job's table again").click()
+    table = opened.upload_here(
+        "bray.csv", "income,town\n" + "".join(f"{row * 7},Bray\n" for row in range(30))
+    )
+    opened.open(f"jobs/{job}")
+    expect(page.get_by_label("On", exact=True)).to_have_value(table)
+    page.get_by_role("button", name="Run again").click()
+    page.get_by_text("Reproduced: the very bytes").wait_for()
+
+
 def test_a_failed_job_shows_its_parameters_and_the_way_on(opened: Console, client: httpx.Client) -> None:
     """Without its table in this tab, the way leads over the tables; jobs of the same table come first."""
     page = opened.page
@@ -92,6 +125,7 @@ def test_a_failed_job_shows_its_parameters_and_the_way_on(opened: Console, clien
     choices = page.get_by_label("Put next to").get_by_role("option")
     expect(choices.first).to_have_attribute("value", same.json()["id"])
     expect(choices.filter(has_text="(of another table)").first).to_have_attribute("value", other.json()["id"])
+    client.post("/v1/buffers", content=PEOPLE, headers={"content-type": "text/csv"}).raise_for_status()
     page.get_by_role("link", name="Open the job's table").click()
     page.get_by_role("search", name="Tables").get_by_role("button", name="Find").click()
     page.locator(".cards a").first.wait_for()

@@ -8,6 +8,7 @@ import { routeHref } from "../router.js";
 import { keeping, requestForm, withoutSeed } from "./run.js";
 import { loadTable } from "./table.js";
 import * as session from "../session.js";
+import { findSource } from "../source_table.js";
 import { counted } from "../format.js";
 
 const OWN = ["source", "job", "destination", "control", "aligned", "validate_only", "webhook"];
@@ -23,6 +24,7 @@ export async function view([id], signal) {
     api.get(`v1/jobs/${encodeURIComponent(id)}`),
     api.contract(),
   ]);
+  await findSource(job);
   const tables = session.tables();
   const same = tables.find((one) => one.digest === job.source.digest);
   const table = same ? await loadTable(same.id, signal).catch(() => null) : null;

@@ -12,6 +12,7 @@ import { navigate, navigateUnlessLeft, routeHref } from "../router.js";
 import { reportOf } from "./report.js";
 import { rerun } from "./rerun.js";
 import * as session from "../session.js";
+import { findSource } from "../source_table.js";
 import { between, counted, moment, number, written } from "../format.js";
 import { figureWords, label } from "../words.js";
 
@@ -137,6 +138,7 @@ async function follow(id, first, holder, signal, show) {
 
 /** Verdict and pictures first, then what can be done with the result; at the end the record and the report. */
 async function ended(job) {
+  await findSource(job);
   const { first, last } = job.state === "succeeded" ? await reportOf(job) : { first: [], last: null };
   const nodes = [
     element(

@@ -40,7 +40,12 @@ export function rerun(job) {
       const made = await create(`v1/jobs/${encodeURIComponent(job.id)}/rerun`, body, { prefer: "respond-async" });
       proceed("jobs", made.id);
     } catch (error) {
-      said.replaceChildren(alarm(error));
+      const problem = alarm(error);
+      if (error.status === 409 && !source.value)
+        problem.append(
+          element("p", {}, element("a", { href: "#/" }, "Upload the job's table again"), ", come back, and choose it next to “On”."),
+        );
+      said.replaceChildren(problem);
     }
   };
   return element(

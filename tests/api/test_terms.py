@@ -63,7 +63,7 @@ def test_the_key_of_a_job_makes_no_buffer(api: Api) -> None:
     """The buffer would replace the job under the key, whose repetition would be rejected or run again."""
     key = {"idempotency-key": "terms-5"}
     job = api.job(api.client.post("/v1/services/DSWAP", json=CALL, headers=key))
-    upload = {"content": b"a\n1\n", "headers": key | {"content-type": "text/csv"}}
+    upload: dict[str, Any] = {"content": b"a\n1\n", "headers": key | {"content-type": "text/csv"}}
     api.problem(api.client.post("/v1/buffers", **upload), 422, "idempotency_key_reused")
     again = api.job(api.client.post("/v1/services/DSWAP", json=CALL, headers=key))
     assert again["id"] == job["id"]

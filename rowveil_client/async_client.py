@@ -210,7 +210,7 @@ class AsyncRowveil:
         **asked: Any,
     ) -> dict[str, Any]:
         """Attack a release, as `Rowveil.attack` does. Raises Problem."""
-        members = asked | {"known": list(known), "secret": list(secret)}
+        members = asked | {"known": known, "secret": secret}
         call = attack_call(table, release, control, job or run_of(self.job), members)
         return await self._report(await self._run_job(call))
 

@@ -293,7 +293,7 @@ class Rowveil:
         Problem
             The service rejected the request, or the job failed.
         """
-        members = asked | {"known": list(known), "secret": list(secret)}
+        members = asked | {"known": known, "secret": secret}
         call = attack_call(table, release, control, job or run_of(self.job), members)
         return self._report(self._run_job(call))
 

@@ -30,6 +30,10 @@ def as_arrow(table: T) -> tuple[pa.Table, Callable[[pa.Table], T]]:
     if _is_frame_of("polars", given):
         import polars
 
+        if polars.Object in given.dtypes:  # polars writes their addresses in memory
+            raise TypeError(
+                "a column of the type Object has no values that can be sent; cast it to another type"
+            )
         return given.to_arrow(), lambda released: polars.from_arrow(released)  # type: ignore[return-value]
     raise TypeError(
         f"a table is a pandas or polars DataFrame, or a pyarrow Table; this is {type(given).__qualname__}"

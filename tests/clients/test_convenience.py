@@ -85,6 +85,8 @@ def test_the_release_of_the_last_run_or_another_table_is_attacked(rowveil: Rowve
         assert rowveil.job["control"]["digest"].startswith("sha256t:")
         with pytest.raises(Problem, match="did you mean 'income'"):
             rowveil.attack(table, released, secret=["incom"])
+        with pytest.raises(Problem, match="/known: must be a list; a text was sent"):
+            rowveil.attack(table, released, known="age", secret=["income"])
 
 
 def test_the_parameters_that_surveys_need_are_passed_on(rowveil: Rowveil) -> None:

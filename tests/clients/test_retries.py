@@ -157,11 +157,8 @@ def test_an_answer_that_is_final_is_raised_at_once(
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (
-            httpx.Response(301, headers={"location": "https://swap.example/v1/jobs"}),
-            "redirects to https://swap",
-        ),
-        (httpx.Response(200, html="<p>Sign in</p>"), "sent text/html; charset=utf-8 in place of JSON"),
+        ({"status_code": 301, "headers": {"location": "https://swap.example/"}}, "redirects to https://swap"),
+        ({"status_code": 200, "html": "<p>Sign in</p>"}, "sent text/html; charset=utf-8 in place of JSON"),
     ],
     ids=["another address", "a page to sign in"],
 )

@@ -4,6 +4,7 @@ import warnings
 from typing import Any
 
 import pandas as pd
+import polars as pl
 import pytest
 
 from rowveil_client.tables import as_arrow
@@ -45,3 +46,9 @@ def test_a_subclass_of_a_data_frame_is_one() -> None:
         pass
 
     assert as_arrow(Survey({"a": [1, 2]}))[0].column_names == ["a"]
+
+
+def test_objects_of_polars_are_refused() -> None:
+    """Their addresses in memory were sent, and came back as bytes."""
+    with pytest.raises(TypeError, match="type Object has no values"):
+        as_arrow(pl.DataFrame({"a": pl.Series([object(), object()], dtype=pl.Object)}))

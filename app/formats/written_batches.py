@@ -55,11 +55,16 @@ def _in_own_memory(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from joined(batches)
         return
     (batch,) = batches
-    columns = [
-        column if _is_exact(column) else joined_arrays([column.slice(0, 0), column])
-        for column in batch.columns
-    ]
+    columns = [column if _is_exact(column) else _copied(column) for column in batch.columns]
     yield pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+
+
+def _copied(array: pa.Array) -> pa.Array:
+    """Return the array in its own memory; unchanged if Arrow cannot join its nested dictionaries."""
+    try:
+        return joined_arrays([array.slice(0, 0), array])
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return array
 
 
 def _is_exact(array: pa.Array) -> bool:
@@ -67,4 +72,7 @@ def _is_exact(array: pa.Array) -> bool:
     kind = array.type
     if pa.types.is_dictionary(kind):
         return not kind.ordered
-    return is_words(kind) and not array.offset and 8 * array.buffers()[1].size == len(array) * kind.bit_width
+    if not is_words(kind) or array.offset:
+        return False
+    data = array.buffers()[1]
+    return data is not None and 8 * data.size == len(array) * kind.bit_width

@@ -62,3 +62,13 @@ def test_a_wide_table_is_one_file() -> None:
         for size in (5000, 3000, 1700)
     }
     assert len(files) == 1
+
+
+def test_nested_dictionaries_that_arrow_cannot_join_are_written() -> None:
+    """NaN makes the dictionary unequal to itself, and Arrow unifies none with a null."""
+    entries = pa.DictionaryArray.from_arrays([0, 1, 2, 0], pa.array([0.5, float("nan"), None]))
+    lists = pa.ListArray.from_arrays(pa.array([0, 1, 3, 4], pa.int32()), entries)
+    table = pa.table({"field": lists})
+    for batches in (table.to_batches(), table.to_batches(max_chunksize=2)):
+        content = b"".join(stream_chunks(ARROW_STREAM, table.schema, batches))
+        assert str(pa.ipc.open_stream(content).read_all().to_pylist()) == str(table.to_pylist())

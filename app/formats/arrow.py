@@ -20,7 +20,8 @@ from app.formats.errors import FormatError, damaged_field
 from app.formats.large_batches import StreamFile, can_cut, in_pieces
 from app.formats.released_arrays import released
 from app.formats.schema_checks import check_schema
-from app.store.blobs.batches import BATCH_BYTES, decoded_pieces, pieces
+from app.formats.written_batches import written_batches
+from app.store.blobs.batches import BATCH_BYTES, decoded_pieces
 from providers.tables.decoded_sizes import decoded_row_sizes
 from providers.tables.encodings import can_take, canonical_array
 from providers.tables.layouts import most_rows, original_schema, restored_batch, workable, workable_schema
@@ -218,8 +219,7 @@ def arrow_chunks(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterat
     batch_rows = min([_BATCH_ROWS, *(most_rows(field.type) for field in original)])
     with pa.ipc.new_stream(written, original) as writer:
         yield written.take()
-        for batch in released(schema, batches):
-            for piece in pieces(batch, most_rows=batch_rows):
-                writer.write_batch(restored_batch(piece, original))
-                yield written.take()
+        for batch in released(schema, written_batches(batches, batch_rows, BATCH_BYTES)):
+            writer.write_batch(restored_batch(batch, original))
+            yield written.take()
     yield written.take()

@@ -23,9 +23,9 @@ from app.formats.bounded_file import Batches, BoundedFile
 from app.formats.errors import FormatError
 from app.formats.released_arrays import released
 from app.formats.schema_checks import MOST_FIELDS, check_schema
+from app.formats.written_batches import written_batches
 from providers.tables.columns import without_null_entries
 from providers.tables.encodings import canonical_array
-from providers.tables.joining import in_one_chunk
 from providers.tables.layouts import original_schema, restored
 from providers.tables.type_names import canonical_type, type_name
 
@@ -108,7 +108,8 @@ def parquet_chunks(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iter
     original = original_schema(schema)
     fields = [_parquet_field(came, field) for came, field in zip(original, schema, strict=True)]
     metadata = {key: value for key, value in (original.metadata or {}).items() if key != _ARROW_SCHEMA}
-    return _parquet_pieces(pa.schema(fields, metadata or None), released(schema, batches))
+    groups = written_batches(batches, _GROUP_ROWS, _GROUP_BYTES)
+    return _parquet_pieces(pa.schema(fields, metadata or None), released(schema, groups))
 
 
 def has_doubtful_values(schema: pa.Schema) -> bool:
@@ -128,51 +129,20 @@ def _doubtful(schema: pa.Schema) -> list[int]:
     return [place for place, field in enumerate(schema) if "timestamp[s" in str(field.type)]
 
 
-def _parquet_pieces(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
+def _parquet_pieces(schema: pa.Schema, groups: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
     import pyarrow.parquet as pq  # imported late: it brings clients of cloud storages
 
     pieces = ChunkSink()
     with pq.ParquetWriter(pieces, schema, compression="zstd") as writer:
-        for group in _row_groups(schema, batches):
-            for part in _in_one_chunk(group):
-                try:
-                    writer.write_table(part, max(1, part.num_rows))
-                except pa.ArrowInvalid:
-                    raise FormatError("a timestamp is outside of Parquet's range; use Arrow") from None
+        for group in groups:
+            try:
+                writer.write_batch(_carried(schema, group), max(1, group.num_rows))
+            except pa.ArrowInvalid:
+                raise FormatError("a timestamp is outside of Parquet's range; use Arrow") from None
             del group
             pa.default_memory_pool().release_unused()  # the allocator keeps freed memory
             yield pieces.take()
     yield pieces.take()
-
-
-def _in_one_chunk(group: pa.Table) -> list[pa.Table]:
-    """Return the rows with one chunk per field: page borders follow chunks, and bytes must not.
-
-    Returns one table per batch if the batches' dictionaries have more values together than their indices can
-    number.
-    """
-    try:
-        return [in_one_chunk(group)]
-    except pa.ArrowInvalid:
-        return [pa.Table.from_batches([batch]) for batch in group.to_batches()]
-
-
-def _row_groups(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Yield tables of `_GROUP_ROWS` rows, or of fewer batches if those have enough bytes."""
-    gathered: list[pa.RecordBatch] = []
-    rows = size = 0
-    for batch in batches:
-        start = 0
-        while start < batch.num_rows:
-            carried = _carried(schema, batch.slice(start, _GROUP_ROWS - rows))
-            start += carried.num_rows
-            gathered.append(carried)
-            rows, size = rows + carried.num_rows, size + carried.nbytes
-            if rows == _GROUP_ROWS or size >= _GROUP_BYTES:
-                yield pa.Table.from_batches(gathered, schema)
-                gathered, rows, size = [], 0, 0
-    if gathered:
-        yield pa.Table.from_batches(gathered, schema)
 
 
 def _carried(schema: pa.Schema, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -28,7 +28,7 @@ from providers.tables.columns import (
 )
 from providers.tables.encodings import can_take, list_children, list_lengths, validity
 from providers.tables.equality import equality_codes
-from providers.tables.joining import in_one_array
+from providers.tables.joining import in_one_array, joined_arrays
 from providers.tables.type_names import has_dictionary
 
 
@@ -70,7 +70,12 @@ class WrittenDictionary:
         if self._entries is None or len(places) != valid.sum() or (places < 0).any():
             self._source = array.dictionary
             self._places, used = _own_places(array, indices[valid])
-            self._entries = _entries(array.dictionary, used)
+            own = _entries(array.dictionary, used)
+            kept = None if self._entries is None else _places_in(self._entries, own)
+            if kept is None:
+                self._entries = own
+            else:  # another dictionary of the source has no other values
+                self._places = np.append(kept, -1)[self._places]
             places = self._places[indices[valid]]
         return _dictionary_array(kind, self._entries, places, valid)
 
@@ -167,6 +172,15 @@ def _own_places(
     places = np.full(entries, -1, np.int64)
     places[used] = np.arange(len(used))
     return np.asarray(places[first]), used
+
+
+def _places_in(entries: pa.Array, values: pa.Array) -> npt.NDArray[np.int64] | None:
+    """Return the place of each value among the entries; None if one of them is no entry."""
+    _, codes = np.unique(equality_codes(joined_arrays([entries, values])), return_inverse=True)
+    places = np.full(len(codes), -1, np.int64)
+    places[codes[: len(entries)]] = np.arange(len(entries))
+    found: npt.NDArray[np.int64] = places[codes[len(entries) :]]
+    return None if (found < 0).any() else found
 
 
 def _entries(dictionary: pa.Array, used: npt.NDArray[np.int64]) -> pa.Array:

@@ -51,6 +51,10 @@ def read_file(reference: Reference, prefix: Reference, check_size: Callable[[int
             handle = os.open(reference.name, os.O_RDONLY | os.O_NONBLOCK | _NO_LINK, dir_fd=folder)
         try:
             status = os.fstat(handle)
+            if stat.S_ISDIR(status.st_mode):
+                raise ReferenceFault(
+                    "it is a folder and not a regular file; name one file, such as one of a partitioned table"
+                )
             if not stat.S_ISREG(status.st_mode):
                 raise ReferenceFault("it is not a regular file")
             check_size(status.st_size)

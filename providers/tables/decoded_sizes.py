@@ -49,6 +49,18 @@ def decoded_row_sizes(batch: pa.RecordBatch) -> npt.NDArray[np.int64] | None:
     return _limited(total)
 
 
+def row_sizes(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
+    """Return the bytes of each row when its values are decoded, without masks of nulls.
+
+    They depend on the values only, not on the batch, its encodings or its layout, if there are no data below
+    nulls.
+    """
+    total: npt.NDArray[np.int64] = np.zeros(batch.num_rows, np.int64)
+    for column in batch.columns:
+        np.add(total, _sizes(column), out=total)
+    return _limited(total)
+
+
 def _sizes(array: pa.Array) -> Sizes:
     kind, data_type = pa.types, array.type
     if isinstance(data_type, pa.BaseExtensionType):

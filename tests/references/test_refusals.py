@@ -113,7 +113,9 @@ def test_what_is_no_plain_file_is_refused_at_once(storage: Storage, api: Api) ->
     os.mkfifo(storage.folder / "pipe.csv")
     (storage.folder / "folder.csv").mkdir()
     for name in ("pipe.csv", "folder.csv"):
-        assert "not a regular file" in refused(storage, api, call(below(storage, name)), "/source/reference")
+        detail = refused(storage, api, call(below(storage, name)), "/source/reference")
+        assert "not a regular file" in detail
+        assert ("name one file" in detail) == (name == "folder.csv")
 
 
 @pytest.mark.parametrize("where", ["s3://given", "file"])

@@ -86,15 +86,16 @@ def evened(batches: Iterable[pa.RecordBatch], most_rows: int = BATCH_ROWS) -> It
         for piece in pieces(batch, BATCH_BYTES, most_rows):
             full = rows + piece.num_rows > most_rows or size + piece.nbytes > BATCH_BYTES
             if gathered and (full or len(gathered) == _MOST_JOINED):
-                yield from _joined(gathered)
+                yield from joined(gathered)
                 gathered, rows, size = [], 0, 0
             if piece.num_rows:
                 gathered.append(piece)
                 rows, size = rows + piece.num_rows, size + piece.nbytes
-    yield from _joined(gathered)
+    yield from joined(gathered)
 
 
-def _joined(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def joined(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows as one batch; as they are if their dictionaries cannot be unified."""
     if len(batches) > 1 and batches[0].num_columns:
         try:
             yield joined_batches(batches)

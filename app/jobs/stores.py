@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
 from app.engine.progress_file import make_progress_file
 from app.errors import AppError, StorageFull, Unavailable
 from app.jobs.maintenance.binding import bind_once
@@ -31,7 +33,7 @@ from app.store.sql.db import Database, Transaction
 from app.store.sql.deployment import StorageUnusable, pair, usable
 from app.store.sql.migration import check_after_crash, migrate
 from app.store.sql.models import Job
-from app.store.sql.service_keys import AUDIT, FINGERPRINT, LEDGER, kept_key
+from app.store.sql.service_keys import AUDIT, FINGERPRINT, LEDGER, has_kept_keys, kept_key
 
 _log = logging.getLogger("rowveil.jobs")
 
@@ -94,8 +96,9 @@ class Stores:
             if process.first:
                 check_after_crash(settings)
             migrate(settings, alone=not database.shared and process.first)
-            signer = Signer(load_signing_key(settings))
+            in_use = _is_in_use(database)
             sealer, audit = open_keys(settings, database, _audit_chain(database, process))
+            signer = Signer(_signing_key(settings, in_use))
             folder = settings.shared_folder.resolve()
             place, blobs = place_of(settings), open_blobs(settings, sealer)
             deployment_id = pair(database, blobs, place)
@@ -296,16 +299,39 @@ def open_keys(
     chain
         Name of the audit chain.
     create
-        Whether to make a master key if there is none.
+        Whether to make a master key if there is none. A database that has values under a lost one gets no
+        other: it would open none of them, and replace the right one in the next backup of the keys.
 
     Raises KeyUnreadable, SealBroken (none of the master keys has sealed them).
     """
-    masters = load_master_keys(settings, create)
+    masters = load_master_keys(settings, create and not _is_in_use(database))
     sealer = Sealer(masters)
     with database.write() as session:
         fingerprint = kept_key(session, sealer, FINGERPRINT, first_fingerprint_key(masters))
         audit = kept_key(session, sealer, AUDIT, secrets.token_bytes(KEY_BYTES))
     return Sealer(masters, fingerprint), AuditTrail(audit, chain)
+
+
+def _is_in_use(database: Database) -> bool:
+    """Whether values of the database are sealed under a master key."""
+    with database.read() as session:
+        return has_kept_keys(session)
+
+
+def _signing_key(settings: Settings, in_use: bool) -> Ed25519PrivateKey:
+    """Load the key that signs manifests, and log it if one was made although the database is in use.
+
+    Raises KeyUnreadable.
+    """
+    is_new = not settings.signing_key_file.exists()
+    key = load_signing_key(settings)
+    if is_new and in_use:
+        _log.error(
+            "there was no signing key %s, and a new one was made: if this service has signed manifests "
+            "before, restore that file from a backup, and start again",
+            settings.signing_key_file,
+        )
+    return key
 
 
 def _audit_chain(database: Database, process: ApiProcess) -> str:

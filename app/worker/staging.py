@@ -367,7 +367,7 @@ def _failure(error: BaseException) -> Failure:
         return Failure(
             STORAGE_AWAY,
             "a table could not be read from or written to the object storage, which did not respond or "
-            "refused; submit the job again, and if that fails too, let the operator read the service's log",
+            "refused; repeat the call, and if that fails too, let the operator read the service's log",
         )
     if isinstance(error, Exception):
         return failure_of(error)

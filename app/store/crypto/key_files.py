@@ -83,7 +83,10 @@ def _random_keys(texts: Iterable[str], origin: str, settings: Settings) -> list[
 def _require(path: Path, setting: str, settings: Settings) -> None:
     """Raise KeyUnreadable if there is no file; mode 'production' has a message of its own for this."""
     if settings.mode != "production" and not os.path.lexists(path):
-        raise KeyUnreadable(f"there is no key file {path}; set ROWVEIL_HOME or {setting} as for the service")
+        raise KeyUnreadable(
+            f"there is no key file {path}; set ROWVEIL_HOME or {setting} as for the service, or restore the "
+            "file from a backup"
+        )
 
 
 def _read_or_make(path: Path, production: bool = False) -> str:

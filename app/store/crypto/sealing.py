@@ -50,7 +50,10 @@ class KeyMissing(SealBroken):
 
     def __init__(self, key_id: str) -> None:
         """``key_id``: hexadecimal id of the key."""
-        super().__init__(f"sealed under the master key {key_id}, which is not among the keys given")
+        super().__init__(
+            f"sealed under the master key {key_id}, which is not among the keys given (ROWVEIL_KEY, "
+            "ROWVEIL_KEY_FILE)"
+        )
         self.key_id = key_id
 
 

@@ -15,6 +15,9 @@ from providers.tables.columns import is_words, without_null_entries
 from providers.tables.decoded_sizes import row_sizes
 from providers.tables.joining import joined_arrays
 
+_ROWS_WITHOUT_PADDING = 512
+"""Rows whose bits take 64 bytes; those of words take a multiple."""
+
 
 def written_batches(
     batches: Iterable[pa.RecordBatch], most_rows: int, most_bytes: int
@@ -68,11 +71,16 @@ def _copied(array: pa.Array) -> pa.Array:
 
 
 def _is_exact(array: pa.Array) -> bool:
-    """Whether the array is of words that fill its memory, or one that `released` makes new."""
+    """Whether Arrow writes the memory of these rows only, or `released` makes the array new.
+
+    Arrow pads each buffer to 64 bytes, with what follows the rows in memory.
+    """
     kind = array.type
     if pa.types.is_dictionary(kind):
         return not kind.ordered
-    if not is_words(kind) or array.offset:
+    if not is_words(kind):
         return False
+    if array.offset % 8 == 0 and len(array) % _ROWS_WITHOUT_PADDING == 0:
+        return True
     data = array.buffers()[1]
-    return data is not None and 8 * data.size == len(array) * kind.bit_width
+    return not array.offset and data is not None and 8 * data.size == len(array) * kind.bit_width

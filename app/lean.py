@@ -82,7 +82,7 @@ class _Deferred(ModuleType):
     def _show_submodules(self, imported: ModuleType) -> None:
         """Give the imported package its submodules that are still deferred, as their import would."""
         start = f"{self.__name__}."
-        for name, submodule in list(sys.modules.items()):
+        for name, submodule in sys.modules.copy().items():  # a list may be interrupted by another import
             if name.startswith(start) and isinstance(submodule, _Deferred):
                 vars(imported).setdefault(name.removeprefix(start), submodule)
 

@@ -92,9 +92,11 @@ class Children(WorkerPlugin):
 
     async def teardown(self, worker: Worker) -> None:
         """Stop the child processes at once."""
-        if self._watching is not None:
+        assert self._watching is not None
+        if self.orphaned:  # the watch is stopping them, or has done so
+            await asyncio.wait([self._watching])
+        else:
             self._watching.cancel()
-        if not self.orphaned:
             await self.engine.close()
 
     def hear(self) -> None:

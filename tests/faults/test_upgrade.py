@@ -17,6 +17,7 @@ from app.store.sql.migration import NEWEST_REVISION
 from app.store.sql.models import Replica
 from app.store.sql.replicas import moment
 from providers import PROVIDERS
+from providers.selection.candidates import CHOICE_REVISION
 from tests.faults import doings
 from tests.faults.conftest import Running, people
 from tests.faults.next_version import NEXT_DSWAP, NEXT_REVISION
@@ -152,10 +153,12 @@ def test_queued_jobs_of_an_older_version_are_run_by_this_one(start: Callable[...
     for holding in held:
         service.wait_until_held(holding)
     plain = service.submit(people())
-    chosen = service.submit(people(), options={"candidates": {"count": 2}, "measures": {}})
+    given = {"candidates": {"count": 2}, "measures": {}}
+    chosen = service.submit(people(), options={**given, "choice_revision": CHOICE_REVISION})
     again = service.loop.do(service.jobs.rerun(released.id, people()))
     unknown = service.submit(people())
-    for older in (plain, chosen, again):
+    as_of_revision_2(service, chosen, options=given)
+    for older in (plain, again):
         as_of_revision_2(service, older)
     as_of_revision_2(service, unknown, parameters={"former": 1})
     until("the last one has failed", lambda: service.get(unknown).state == "failed")

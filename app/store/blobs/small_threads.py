@@ -8,6 +8,9 @@ from typing import Any
 _STACK_BYTES = 1 << 20
 """Stack of a thread that hashes, seals or flushes. The system's default is 8 MB; such work needs little."""
 
+_SIZE = threading.Lock()
+"""Held while the size of new stacks, which the whole process shares, is another one."""
+
 
 def submit(threads: ThreadPoolExecutor, work: Callable[..., Any], *arguments: Any) -> Future[None]:
     """Submit work to threads; a thread that this starts has a stack of 1 MiB.
@@ -17,10 +20,11 @@ def submit(threads: ThreadPoolExecutor, work: Callable[..., Any], *arguments: An
     MemoryError
         The memory limit does not admit another thread.
     """
-    before = threading.stack_size(_STACK_BYTES)
-    try:
-        return threads.submit(work, *arguments)
-    except RuntimeError as error:  # "can't start new thread"
-        raise MemoryError(str(error)) from None
-    finally:
-        threading.stack_size(before)
+    with _SIZE:
+        before = threading.stack_size(_STACK_BYTES)
+        try:
+            return threads.submit(work, *arguments)
+        except RuntimeError as error:  # "can't start new thread"
+            raise MemoryError(str(error)) from None
+        finally:
+            threading.stack_size(before)

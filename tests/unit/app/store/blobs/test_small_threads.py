@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from app.store.blobs import small_threads
 from app.store.blobs.small_threads import submit
 
 
@@ -27,13 +28,31 @@ def test_a_thread_of_these_has_a_small_stack_and_later_threads_the_usual_one() -
     def note() -> None:
         found.append(_stack_bytes())
 
-    before = threading.stack_size()
+    with small_threads._SIZE:  # threads of other tests may be in `submit`
+        before = threading.stack_size()
     with ThreadPoolExecutor(1) as threads:
         submit(threads, note).result()
-    assert threading.stack_size() == before
-    with ThreadPoolExecutor(1) as threads:
+    with small_threads._SIZE, ThreadPoolExecutor(1) as threads:
+        assert threading.stack_size() == before
         threads.submit(note).result()
     assert found[0] <= 2**21 < found[1]
+
+
+def test_two_threads_do_not_leave_the_small_size_behind() -> None:
+    """One took the small size of the other for the usual one, and set it last."""
+    with small_threads._SIZE:
+        before = threading.stack_size()
+
+    def often() -> None:
+        for _ in range(200):
+            with ThreadPoolExecutor(1) as threads:
+                submit(threads, int).result()
+
+    with ThreadPoolExecutor(4) as callers:
+        for done in [callers.submit(often) for _ in range(4)]:
+            done.result()
+    with small_threads._SIZE:
+        assert threading.stack_size() == before
 
 
 def test_a_thread_beyond_the_memory_limit_is_a_lack_of_memory() -> None:

@@ -13,6 +13,8 @@ from typing import Any
 import psycopg
 import pytest
 
+from app.errors import StorageFull
+from app.jobs.maintenance.takeover import Takeover
 from app.store.sql.migration import NEWEST_REVISION
 from app.store.sql.models import Replica
 from app.store.sql.replicas import moment
@@ -142,6 +144,24 @@ def test_a_queued_job_waits_for_a_version_that_can_run_it(start: Callable[..., R
     error = found(stores.database, job_id).error
     assert error is not None
     assert (error["code"], error["status"]) == ("revision_gone", 409)
+
+
+def test_a_fault_of_the_database_fails_no_queued_job(
+    start: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk was taken for a job that this version cannot run, and a deleted job ended the search."""
+    service = start()
+    stores, takeover = service.jobs._stores, service.jobs._dispatcher._takeover
+    takeover._give_own_revision("01000000-0000-7000-8000-000000000000")
+
+    def full(self: Takeover, job_id: str) -> None:
+        raise StorageFull("the storage is full")
+
+    monkeypatch.setattr(Takeover, "_give_own_revision", full)
+    (job_id,) = add(stores.database, job(revision=98))
+    with pytest.raises(StorageFull):
+        takeover.take_unrunnable()
+    assert found(stores.database, job_id).state == "queued"
 
 
 def test_queued_jobs_of_an_older_version_are_run_by_this_one(start: Callable[..., Running]) -> None:

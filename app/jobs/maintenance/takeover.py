@@ -6,7 +6,7 @@ from datetime import datetime
 
 from app.engine.engine import ATTEMPTS_EXHAUSTED, REVISION_GONE, Failure
 from app.engine.progress_file import has_outlived_service
-from app.errors import AppError, Gone
+from app.errors import Gone, StateConflict
 from app.job_kinds import revision_of
 from app.jobs.failure_errors import problem_of
 from app.jobs.job_metrics import JobMetrics
@@ -126,8 +126,8 @@ class Takeover:
             try:
                 self._give_own_revision(job.id)
                 taken.append(job.id)
-            except (AppError, SealBroken) as error:
-                reason = error.message if isinstance(error, AppError) else "its seed does not open"
+            except (StateConflict, Gone, SealBroken) as error:  # a fault of the database is no end of the job
+                reason = "its seed does not open" if isinstance(error, SealBroken) else error.message
                 gone = Failure(
                     REVISION_GONE,
                     f"no running version of Rowveil has revision {job.revision} of {job.service}, for which "
@@ -140,11 +140,12 @@ class Takeover:
     def _give_own_revision(self, job_id: str) -> None:
         """Change the revision of a queued job, with the seal that binds its seed to it.
 
-        Raises AppError (this version cannot run it), SealBroken.
+        Raises StateConflict (this version cannot run it), Gone, SealBroken.
         """
         with self._stores.database.read() as session:
             job = jobs.find(session, job_id, "sealed_seed")
-            assert job is not None  # a queued job is not deleted
+            if job is None:  # cancelled and deleted meanwhile
+                return
             first = None if job.rerun_of is None else jobs.find(session, job.rerun_of)
         seed = self._stores.sealer.open(job.sealed_seed, seed_binding(job))
         if job.rerun_of is None:

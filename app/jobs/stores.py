@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from app.engine.progress_file import make_progress_file
 from app.errors import AppError, StorageFull, Unavailable
 from app.jobs.maintenance.binding import bind_once
+from app.jobs.maintenance.clock_watch import ClockWatch
 from app.jobs.maintenance.deletions import Deletions
 from app.jobs.maintenance.issuers import name_issuer_once
 from app.jobs.maintenance.lease import Lease, renewed
@@ -69,6 +70,8 @@ class Stores:
     _lock: int | None
     _unnamed: set[str]
     """Blobs that this process has created and that no row names yet."""
+    clock: ClockWatch
+    """Watch over the database's clock, by which rows and the trash expire."""
     deletions: Deletions = field(default_factory=Deletions)
 
     @classmethod
@@ -109,6 +112,8 @@ class Stores:
             lease = Lease(database, sealer, signer, folder_id, settings.lease_seconds, process)
             lease.acquire()
             unnamed: set[str] = set()
+            clock = ClockWatch()
+            days = settings.trash_days
             stores = cls(
                 database,
                 blobs,
@@ -119,10 +124,11 @@ class Stores:
                 ledger_key(database, sealer),
                 folder / "progress",
                 folder / "scratch",
-                Sweeper(database, blobs, folder, deployment_id, lease, audit, unnamed, settings.trash_days),
+                Sweeper(database, blobs, folder, deployment_id, lease, audit, unnamed, days, clock),
                 settings.engine == "local",
                 lock,
                 unnamed,
+                clock,
             )
             with renewed(lease, settings, database):
                 stores.sweep()

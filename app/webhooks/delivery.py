@@ -58,6 +58,11 @@ _LONGEST_SECONDS = 6 * 3600.0
 
 _GROWTH = 3.0
 
+_JITTER = 0.25
+
+LONGEST_PAUSE = timedelta(seconds=_LONGEST_SECONDS * (1 + _JITTER))
+"""Longest time from a claim or an attempt to the next attempt."""
+
 
 def reach_of(settings: Settings) -> Reach:
     """Return the addresses that the settings allow for webhooks."""
@@ -67,7 +72,7 @@ def reach_of(settings: Settings) -> Reach:
 def seconds_to_next(attempts: int, first: float) -> float:
     """Return the pause after ``attempts`` attempts: exponential, with a jitter of 25 % in both directions."""
     base = min(_LONGEST_SECONDS, first * _GROWTH ** (attempts - 1))
-    return base * random.uniform(0.75, 1.25)  # noqa: S311 - spreads load, is no secret
+    return base * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311 - spreads load, is no secret
 
 
 class Deliverer:

@@ -48,6 +48,7 @@ PATCHES: dict[str, Any] = {
     "app.jobs.maintenance.retention.moment": moment,
     "app.jobs.maintenance.retention.uptime": lambda: current_scheduler().now,
     "app.jobs.maintenance.sweep.moment": moment,
+    "app.jobs.maintenance.sweep.uptime": lambda: current_scheduler().now,
     "app.jobs.maintenance.sweep.FolderMark": lambda folder: SimpleNamespace(read=lambda: "deployment"),
     "app.jobs.maintenance.retention.BLOB_ROWS": BLOB_ROWS,
     "app.jobs.maintenance.sweep.MOST_FILES": MOST_FILES,

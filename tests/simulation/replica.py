@@ -11,6 +11,7 @@ from app.jobs.dispatcher import Dispatcher
 from app.jobs.fairness.limits import Limits
 from app.jobs.fairness.turns import Turns
 from app.jobs.idempotency import Idempotency
+from app.jobs.maintenance.clock_watch import ClockWatch
 from app.jobs.maintenance.heartbeat import Heartbeat
 from app.jobs.maintenance.lease import Lease, renewed
 from app.jobs.maintenance.loop import MaintenanceLoop
@@ -116,7 +117,8 @@ class Replica:
         lease = Lease(database, sealer, signer, "folder", LEASE_SECONDS, alone)
         await self._repeat(lambda: asyncio.to_thread(lease.acquire))
         unnamed: set[str] = set()
-        sweeper = Sweeper(database, blobs, root, "deployment", lease, audit, unnamed, self._trash_days)
+        days, clock = self._trash_days, ClockWatch()
+        sweeper = Sweeper(database, blobs, root, "deployment", lease, audit, unnamed, days, clock)
         self.stores = stores = Stores(
             database=database,
             blobs=blobs,
@@ -131,6 +133,7 @@ class Replica:
             local_workers=True,
             _lock=None,
             _unnamed=unnamed,
+            clock=clock,
         )
         await self._repeat(lambda: asyncio.to_thread(self._first_sweep))
         threads: Any = Executor(self.loop, 8)

@@ -127,6 +127,9 @@ def test_the_tests_of_the_rules_pass_and_have_every_alert() -> None:
         sample["labels"] for test in tests for sample in test["promql_expr_test"][0]["exp_samples"]
     )
     assert set(re.findall(r'alertname="(\w+)"', expected)) == {rule["alert"] for rule in alerts()}
+    named = set(re.findall(r"\b(?:rowveil|probe)_\w+", " ".join(rule["expr"] for rule in alerts())))
+    for test in tests[:2]:  # within, and beyond all limits
+        assert named <= {series["series"].partition("{")[0] for series in test["input_series"]}
     if shutil.which("promtool") is None:
         pytest.skip("there is no promtool")
     command = ["promtool", "test", "rules", "alerts_test.yml"]

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from app.callers import THE_SERVICE
 from app.errors import StorageFull, Unavailable
-from app.jobs.maintenance.clock_watch import ClockWatch, uptime
+from app.jobs.maintenance.clock_watch import uptime
 from app.jobs.maintenance.sweep import MOST_FILES
 from app.jobs.stores import Stores
 from app.settings import Settings
@@ -24,6 +24,7 @@ from app.store.sql.audit.trail import Entry
 from app.store.sql.db import Transaction
 from app.store.sql.replicas import moment
 from app.telemetry.metrics import Metrics
+from app.webhooks.delivery import LONGEST_PAUSE
 
 _log = logging.getLogger("rowveil.jobs")
 
@@ -63,7 +64,6 @@ class Retention:
     def __init__(self, settings: Settings, stores: Stores, metrics: Metrics) -> None:
         self._settings = settings
         self._lifetimes = lifetimes_of(settings)
-        self._clock = ClockWatch()
         self._stores = stores
         self._metrics = metrics
         self._stopping = threading.Event()
@@ -121,7 +121,7 @@ class Retention:
             with self._stores.database.write() as session:
                 # By the database's clock: a local clock may jump.
                 now = moment(session)
-                if not self._clock.trusts(now, uptime()):
+                if not self._stores.clock.trusts(now, uptime()):
                     break
                 count, unnamed = step(session, now)
             self._stores.delete_blobs_patiently(unnamed)
@@ -159,6 +159,7 @@ class Retention:
         return idempotency.delete_expired(session, now, BATCH_ROWS), []
 
     def _messages(self, session: Transaction, now: datetime) -> tuple[int, list[str]]:
+        webhook_outbox.make_due(session, now, LONGEST_PAUSE)
         before = now - timedelta(seconds=self._settings.webhook_retention)
         return webhook_outbox.delete_old(session, before, BATCH_ROWS), []
 

@@ -3,10 +3,12 @@
 import logging
 from collections.abc import Collection
 from datetime import date, timedelta
+from functools import partial
 from pathlib import Path
 
 from app.callers import THE_SERVICE
 from app.errors import StorageFull, Unavailable
+from app.jobs.maintenance.clock_watch import ClockWatch, uptime
 from app.jobs.maintenance.lease import Lease
 from app.store.blobs.bucket import BucketUnusable
 from app.store.blobs.bucket_blobs import BucketBlobs
@@ -45,6 +47,7 @@ class Sweeper:
         audit: AuditTrail,
         unnamed: Collection[str],
         trash_days: int,
+        clock: ClockWatch,
     ) -> None:
         """Sweep ``folder``, in which ``blobs`` are.
 
@@ -56,6 +59,8 @@ class Sweeper:
             Blobs that this replica has begun and that no row names yet; looked at by each sweep.
         trash_days
             Days for which the trash keeps a blob; 0: a sweep deletes at once.
+        clock
+            Watch over the database's clock, by whose days the trash is filled and emptied.
         """
         self._database = database
         self._blobs = blobs
@@ -67,6 +72,7 @@ class Sweeper:
         self._audit = audit
         self._unnamed = unnamed
         self._trash_days = trash_days
+        self._clock = clock
         self.held = 0
         """Number of blobs that the last sweep left in place because they were too many; else 0."""
 
@@ -109,15 +115,17 @@ class Sweeper:
         with self._database.read() as session:
             named = jobs.all_named(session)
             running = {f"{job_id}.{attempt}" for job_id, attempt in jobs.running(session)}
-            today = moment(session).date()
+            now = moment(session)
+            trusted = self._clock.trusts(now, uptime())
 
         drafts, parts, blobs = _separated(files)
         orphans = [path for path in blobs if path.name not in named and _ownerless(path.name, alive, unnamed)]
         back = [path for path in trashed if path.name in named]
         self._take_back(back)
-        self._put_away(orphans, len(blobs), today)
-        if not back or not self._are_left(named):
-            self._blobs.trash.empty(today - timedelta(days=self._trash_days))
+        if trusted:
+            self._put_away(orphans, len(blobs), now.date())
+            if not back or not self._are_left(named):
+                self._blobs.trash.empty(now.date() - timedelta(days=self._trash_days))
         dead = [path for path in drafts if _ownerless(_blob_of(path), alive, unnamed)]
         # A part stays as long as its blob may be read, be taken back from the trash, or be written.
         whole = {path.name for path in (*blobs, *trashed)} | named
@@ -132,7 +140,8 @@ class Sweeper:
             if path.name not in running:
                 remove_folder(path)
         if self._bucket is not None:
-            self._bucket.sweep_others(running, lambda blob: _ownerless(blob, alive, unnamed))
+            ownerless = partial(_ownerless, alive=alive, unnamed=unnamed)
+            self._bucket.sweep_others(running, ownerless, now if trusted else None)
         return True
 
     def _put_away(self, orphans: list[Path], total: int, today: date) -> None:

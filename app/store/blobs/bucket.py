@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
@@ -274,11 +274,6 @@ def _read_until(stopped: Callable[[], bool], file: BinaryIO) -> Iterator[bytes]:
         if stopped():
             raise Stopped
         yield piece
-
-
-def expired(upload: Upload, seconds: float) -> bool:
-    """Whether the upload began more than some seconds ago, by this machine's clock."""
-    return datetime.now(UTC) - upload.begun_at > timedelta(seconds=seconds)
 
 
 def _client() -> Any:

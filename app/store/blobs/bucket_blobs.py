@@ -19,12 +19,12 @@ import logging
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
-from datetime import date
+from datetime import date, datetime, timedelta
 from itertools import chain
 from pathlib import Path
 from typing import cast
 
-from app.store.blobs.bucket import Bucket, Stored, expired
+from app.store.blobs.bucket import Bucket, Stored
 from app.store.blobs.sealed_files import (
     BLOBS,
     NOBODY,
@@ -186,7 +186,9 @@ class BucketBlobs(BlobStore):
         """Return 0: the keys of objects are in rows, which `app.store.sql.key_rotation` seals again."""
         return 0
 
-    def sweep_others(self, running: Collection[str], ownerless: Callable[[str], bool]) -> None:
+    def sweep_others(
+        self, running: Collection[str], ownerless: Callable[[str], bool], now: datetime | None
+    ) -> None:
         """Delete progress and spools of jobs that do not run, and abort uploads that nobody will end.
 
         Parameters
@@ -195,16 +197,20 @@ class BucketBlobs(BlobStore):
             Attempts of the jobs that run, as ``<job id>.<attempt>``.
         ownerless
             Whether the replica that made a blob is dead, and the blob is not being written.
+        now
+            Time by which uploads are old; None: the clock may be wrong, and none is aborted.
 
         Raises OSError.
         """
         listed = [*self.bucket.objects(PROGRESS), *self.bucket.objects(SCRATCH)]
         self.bucket.delete([found.key for found in listed if found.key.split("/")[1] not in running])
+        if now is None:
+            return
         for upload in chain.from_iterable(map(self.bucket.uploads, (BLOBS, PARTS, SCRATCH))):
             folder, name, *names = upload.key.split("/")
             blob = name if folder == PARTS else names[-1]
             gone = name not in running if folder == SCRATCH else ownerless(blob)
-            if expired(upload, DEAD_UPLOAD_SECONDS if gone else UPLOAD_SECONDS):
+            if now - upload.begun_at > timedelta(seconds=DEAD_UPLOAD_SECONDS if gone else UPLOAD_SECONDS):
                 self.bucket.abort(upload)
                 _log.info("the upload of %s, begun at %s, was aborted", upload.key, upload.begun_at)
 

@@ -1,7 +1,7 @@
 """All SQL about messages to webhooks. Every function works within the caller's transaction."""
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
 import sqlalchemy as sa
@@ -111,6 +111,12 @@ def record(session: Session, delivery_id: str, attempt: int, **values: Any) -> b
     result = session.execute(change.values(**values).execution_options(synchronize_session=False))
     assert isinstance(result, sa.CursorResult)
     return result.rowcount == 1
+
+
+def make_due(session: Session, now: datetime, longest: timedelta) -> None:
+    """Make messages due now that a clock which was ahead has postponed by more than the ``longest`` pause."""
+    postponed = sa.update(Delivery).where(_PENDING, Delivery.due_at > now + longest)
+    session.execute(postponed.values(due_at=now).execution_options(synchronize_session=False))
 
 
 def of_jobs(session: Session, job_ids: Collection[str]) -> Sequence[DeliveryRow]:

@@ -16,11 +16,13 @@ from app.settings import Settings
 from app.store.sql import jobs
 from app.store.sql.audit.verification import verify
 from app.store.sql.db import Transaction
+from app.store.sql.models import Delivery
 from app.store.sql.replicas import moment
 from app.telemetry.metrics import Metrics
+from app.webhooks.delivery import LONGEST_PAUSE
 from tests.conftest import DATABASES, settings_on
 from tests.postgres import Postgres, running_postgres
-from tests.unit.app.store.test_store import NOW, add, buffer, job
+from tests.unit.app.store.test_store import NOW, add, buffer, delivery, job
 
 FEW_LOCKS = {"max_locks_per_transaction": "10", "max_connections": "30"}
 """Configuration of a server with room for 1,800 locks; the defaults of PostgreSQL give many times as many."""
@@ -170,6 +172,21 @@ def test_a_clock_that_jumps_ahead_deletes_nothing(
     add(stores.database, buffer())
     retention.run()
     assert (count(stores, "jobs"), count(stores, "buffers")) == (1, 0)
+
+
+def test_messages_that_a_clock_ahead_has_postponed_are_due_again(stores: Stores) -> None:
+    """They would wait until that clock's time. A regular pause stays."""
+    with stores.database.read() as session:
+        now = moment(session)
+    later = now + LONGEST_PAUSE
+    with stores.database.write() as session:
+        session.add_all([delivery(id="regular", due_at=later), delivery(due_at=now + timedelta(days=400))])
+    Retention(Settings(home=stores.progress_folder.parent), stores, Metrics()).run()
+    with stores.database.read() as session:
+        due = {found.id: found.due_at for found in session.scalars(sa.select(Delivery))}
+    assert due.pop("regular") == later
+    (again,) = due.values()
+    assert now <= again < later
 
 
 def test_a_stopped_purge_ends_after_its_batch(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -197,6 +197,24 @@ def test_the_trash_is_emptied_after_its_days_and_nothing_else(embedded: Open) ->
     assert (folder / "2026-13-40" / "kept").exists()
 
 
+def test_a_clock_that_jumps_ahead_neither_fills_nor_empties_the_trash(
+    embedded: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table put away by the wrong day would stay until that day; afterwards sweeps go on."""
+    stores = embedded(trash_days=2)
+    put(stores, *names(2))
+    stores.sweep()
+    put(stores, *names(1, first=2))
+    with monkeypatch.context() as wrong:
+        wrong.setattr(
+            "app.jobs.maintenance.sweep.moment", lambda session: moment(session) + timedelta(days=400)
+        )
+        assert stores.sweep()
+        assert (stores.blobs.names(), trashed(stores)) == (set(names(1, first=2)), set(names(2)))
+    stores.sweep()
+    assert (stores.blobs.names(), trashed(stores)) == (set(), set(names(3)))
+
+
 def test_without_days_a_sweep_deletes_at_once(embedded: Open) -> None:
     stores = embedded(trash_days=0)
     put(stores, *names(3))

@@ -93,6 +93,7 @@ def with_release(
         "match": match,
         "risk": risk,
         "epsilon": epsilon,
+        "seen": question.earlier.seen,
     }
     if released != columns["destination"]["digest"]:
         columns["release"]["destination_digest"] = released

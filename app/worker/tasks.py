@@ -54,6 +54,8 @@ class EarlierSources(NamedTuple):
     other_digests: Mapping[str, int] = {}
     """Digest, in the other form than the job's, of each table with as many rows -> the number of its
     source."""
+    seen: str = ""
+    """State of the ledger in which they were found, as `app.store.sql.ledger.added_since` takes it."""
 
     def source(self, number: int) -> EarlierSource:
         """Return a source."""

@@ -37,7 +37,9 @@ class EarlierReleases:
         if database.shared:
             found = self._server.find(database, job)
             with self._lock:
-                return _known(found.families[0], job) if found.known else (_sent(found.families, job), None)
+                if found.known:
+                    return _known(found.families[0], job)
+                return _sent(found.families, job, str(found.snapshot)), None
         with database.read() as session:
             return self.of(session, job)
 
@@ -47,7 +49,8 @@ class EarlierReleases:
         with self._lock:
             if family_id is not None:
                 return _known(self._numbered.family(session, job, family_id), job)
-            return _sent(self._numbered.near_families(session, job), job), None
+            families, newest = self._numbered.near_families(session, job)
+            return _sent(families, job, str(newest)), None
 
 
 def _known(family: KnownFamily, job: Job) -> tuple[EarlierSources, dict[str, Any]]:
@@ -55,10 +58,10 @@ def _known(family: KnownFamily, job: Job) -> tuple[EarlierSources, dict[str, Any
     return EarlierSources((family.sent()[0],)), unpacked(family.sketches[job.source_digest])
 
 
-def _sent(families: Sequence[KnownFamily], job: Job) -> EarlierSources:
-    """Return what the job's worker needs of the families."""
+def _sent(families: Sequence[KnownFamily], job: Job, seen: str) -> EarlierSources:
+    """Return what the job's worker needs of the families, found in the state ``seen`` of the ledger."""
     if not families:
-        return EarlierSources()
+        return EarlierSources(seen=seen)
     other = other_form(form_of(job.source_digest))
     sources, sketches, sizes = zip(*[family.sent() for family in families], strict=True)
     return EarlierSources(
@@ -72,4 +75,5 @@ def _sent(families: Sequence[KnownFamily], job: Job) -> EarlierSources:
             if other in family.forms
             for digest in family.digests(other, job.row_count)
         },
+        seen=seen,
     )

@@ -31,24 +31,28 @@ class NumberedLedger:
 
     def family(self, session: Transaction, job: Job, family_id: str) -> KnownFamily:
         """Return a family of which the job's owner sees an entry."""
-        view, whole = self._view(session, job)
-        return self._families(session, job, view, [family_id], whole)[0]
+        view, row = self._view(session, job)
+        return self._families(session, job, view, [family_id], row == view.mark)[0]
 
-    def near_families(self, session: Transaction, job: Job) -> list[KnownFamily]:
-        """Return the families of the newest visible releases with about as many rows, newest first."""
-        view, whole = self._view(session, job)
+    def near_families(self, session: Transaction, job: Job) -> tuple[list[KnownFamily], int]:
+        """Return the families of the newest visible releases with about as many rows, newest first.
+
+        And the number of the ledger's newest row that this transaction sees.
+        """
+        view, row = self._view(session, job)
+        whole = row == view.mark
         newest = view.newest(job)
         if newest is None:
             newest = read_newest(session, job)
             if whole:
                 view.keep_newest(job, newest)
-        return newest_first(self._families(session, job, view, newest.families(), whole))
+        return newest_first(self._families(session, job, view, newest.families(), whole)), row
 
-    def _view(self, session: Transaction, job: Job) -> tuple[_NumberedView, bool]:
-        """Return what the job's owner sees, with all that this transaction sees.
+    def _view(self, session: Transaction, job: Job) -> tuple[_NumberedView, int]:
+        """Return what the job's owner sees, with all that this transaction sees, and its newest row.
 
-        And whether this transaction sees all of it: another one may have seen more. What is read by one that
-        does not would lack entries, and must not be kept.
+        Another transaction may have seen more. What is read by one that has not would lack entries, and must
+        not be kept.
         """
         newest = ledger.newest_row(session)
         view = self._views.of(job)
@@ -58,7 +62,7 @@ class NumberedLedger:
             view.add(ledger.added_after(session, job, view.mark), job)
             view.mark = newest
             self._views.forget()
-        return view, newest == view.mark
+        return view, newest
 
     def _families(
         self, session: Transaction, job: Job, view: _NumberedView, names: Iterable[str], keep: bool

@@ -16,6 +16,7 @@ from app.store.sql.audit.trail import AuditTrail
 from app.store.sql.db import Database, Transaction
 from app.store.sql.models import Job, Release
 from app.worker.tasks import ReleaseQuestion
+from providers.tables.sketches import TableSketch, same_source
 
 
 def check_released(
@@ -62,12 +63,12 @@ def record_release(
     values : dict
         Columns of the ended job.
     found : dict
-        What its worker found: ``sketch``, ``family``, ``match``, ``risk``, ``epsilon``; and
+        What its worker found: ``sketch``, ``family``, ``match``, ``risk``, ``epsilon``, ``seen``; and
         ``destination_digest`` of an earlier release with the same rows, if it is in the other form.
     """
     family, match = found["family"], found["match"]
-    if family is None and (family := ledger.recorded_meanwhile(session, job)) is not None:
-        match = "digest"
+    if family is None:
+        family, match = _recorded_meanwhile(session, job, found)
     entry = Release(
         id=new_id(),
         job_id=job.id,
@@ -89,6 +90,24 @@ def record_release(
     reason = ledger.insert(session, entry)
     caller = Caller(job.owner, job.project)
     audit.append(session, caller, ledger.RELEASED, job.id, values["finished_at"], reason)
+
+
+def _recorded_meanwhile(
+    session: Transaction, job: Job, found: dict[str, Any]
+) -> tuple[str | None, str | None]:
+    """Return the family under which another job has recorded the job's source, and how it is recognised.
+
+    The source was new when both jobs began.
+    """
+    ledger.wait_for_others(session, job)
+    family = ledger.family_id_of_source(session, job)
+    if family is not None:
+        return family, "digest"
+    own = TableSketch.from_document(found["sketch"])
+    for entry in ledger.added_since(session, job, found["seen"]):
+        if same_source(own, TableSketch.from_document(entry.sketch)):
+            return entry.family, "fields"
+    return None, None
 
 
 def releases_rows(job: Job) -> bool:

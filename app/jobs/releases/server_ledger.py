@@ -58,6 +58,8 @@ class Found(NamedTuple):
     """Whether the digest of the source is known: then there is one family, which has it."""
     families: list[KnownFamily]
     """Newest first."""
+    snapshot: Snapshot
+    """Snapshot of the query that has found them."""
 
 
 class ServerLedger:
@@ -116,7 +118,8 @@ class ServerLedger:
                 self._views.keep_families(view, unknown)
         families = [known or unknown[name] for name, known in found.items()]
         # Another thread may have added a family that this transaction does not see.
-        return Found(news.family is not None, newest_first(each for each in families if each.count))
+        newest_families = newest_first(each for each in families if each.count)
+        return Found(news.family is not None, newest_families, news.snapshot)
 
 
 def _in_memory(view: _ServerView, job: Job, news: News) -> Found | None:
@@ -126,7 +129,9 @@ def _in_memory(view: _ServerView, job: Job, news: News) -> Found | None:
         return None
     found = view.compared(_names(news, newest), news, job)
     families = [known for known in found.values() if known is not None]
-    return Found(news.family is not None, newest_first(families)) if len(families) == len(found) else None
+    if len(families) < len(found):
+        return None
+    return Found(news.family is not None, newest_first(families), news.snapshot)
 
 
 def _names(news: News, newest: Newest | None) -> set[str]:

@@ -160,16 +160,30 @@ def family_id_of_source(session: Session, job: Job) -> str | None:
     return found[0].family if found else None
 
 
-def recorded_meanwhile(session: Session, job: Job) -> str | None:
-    """Return the family under which another job has recorded the job's source, new when both began.
+def wait_for_others(session: Session, job: Job) -> None:
+    """Wait for other transactions that record a new source which the job's owner can see.
 
-    Of transactions that record one source at the same time each waits for the one before it: SQLite has one
-    writer at a time, and PostgreSQL a lock for the digest.
+    Each sees the entry of the one before it: SQLite has one writer at a time, and PostgreSQL gets a lock for
+    the owner and one for the project, in one order.
     """
-    if not numbers_rows(session):
-        number = int.from_bytes(hashlib.sha256(job.source_digest.encode()).digest()[:8], "big", signed=True)
+    if numbers_rows(session):
+        return
+    named = [hashlib.sha256(f"{name} {value}".encode()).digest() for name, value in _scope(job).items()]
+    for number in sorted(int.from_bytes(digest[:8], "big", signed=True) for digest in named):
         execute(session, _LOCK, {"number": number})
-    return family_id_of_source(session, job)
+
+
+def added_since(session: Session, job: Job, seen: str) -> list[sa.Row[Any]]:
+    """Return the visible entries with about as many rows that a job was not compared with, newest first.
+
+    ``seen`` is the state of the ledger in which the job was: SQLite's number of a row, or a snapshot.
+    """
+    if numbers_rows(session):
+        added = added_after(session, job, int(seen))
+    else:
+        added = news(session, job, Snapshot.parse(seen, "")).entries
+    near = [row for row in added if is_near(job.row_count, row.row_count)]
+    return sorted(near, key=lambda row: row.id, reverse=True)[:MOST_CANDIDATES]
 
 
 def newest_row(session: Session) -> int:

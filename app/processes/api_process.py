@@ -1,11 +1,14 @@
 """One API process as it sees itself: its place among the others, and what it says to them."""
 
 import asyncio
+import logging
 import os
 import socket
 from collections.abc import Callable
 
 from app.processes.messages import Kind, receive, send
+
+_log = logging.getLogger("rowveil")
 
 _AGAIN_SECONDS = 0.05
 """Pause after which closed connections are reported again that found a full socket."""
@@ -54,6 +57,8 @@ class ApiProcess:
         """Whether a signal has requested the end: a start that still waits for something gives up."""
         self._channel = channel
         self._closed = 0
+        self._short = False
+        """Whether the last connection was lost for lack of a descriptor, which the log has."""
         self._again: asyncio.TimerHandle | None = None
 
     @property
@@ -118,13 +123,23 @@ class ApiProcess:
                 os._exit(1)
             kind, text, files = message
             if kind is Kind.CONNECTION:
-                self.on_connection(socket.socket(fileno=files[0]))
+                self._receive_connection(files)
             elif kind is Kind.JOB_QUEUED:
                 self.on_job_queued()
             elif kind is Kind.JOB_ENDED:
                 self.on_job_ended(text)
             elif kind is Kind.CANCEL_REQUESTED:
                 self.on_cancel_requested()
+
+    def _receive_connection(self, files: list[int]) -> None:
+        """Take a connection; the system has closed it if this process has no descriptor for it."""
+        if files:
+            self.on_connection(socket.socket(fileno=files[0]))
+        else:
+            self.report_closed()
+            if not self._short:
+                _log.error("connections are lost, because this process has too many open files")
+        self._short = not files
 
 
 def _close(connection: socket.socket) -> None:

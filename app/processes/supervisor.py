@@ -9,6 +9,7 @@ event loop.
 """
 
 import contextlib
+import errno
 import logging
 import os
 import selectors
@@ -37,6 +38,11 @@ _STOP_AGAIN_SECONDS = 1.0
 """Interval at which processes are asked again to end: one that is just starting may miss a signal."""
 
 _ACCEPTED_AT_ONCE = 64
+
+_ACCEPT_AGAIN_SECONDS = 0.5
+"""Time for which no connection is accepted after the system had no descriptor or memory for one."""
+
+_SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 def _nothing() -> None:
@@ -105,6 +111,10 @@ class Supervisor:
         self._selector = selectors.DefaultSelector()
         self._waiting: deque[socket.socket] = deque()
         """Connections that no process has taken yet."""
+        self._accept_at: float | None = None
+        """Time from which on connections are accepted again; None: they are."""
+        self._short = False
+        """Whether the last connection could not be accepted, which the log has."""
         self._opened = False
         """Whether a process has opened the stores."""
         self._stopping = False
@@ -132,6 +142,7 @@ class Supervisor:
             else:
                 self._start_due()
                 self._hand_over()
+                self._accept_again()
         for connection in self._waiting:
             connection.close()
         return self._code
@@ -139,11 +150,16 @@ class Supervisor:
     # --------------------------------------------------------------------------------- processes
 
     def _start(self, member: _Member) -> None:
-        """Fork a process for a place."""
+        """Fork a process for a place. Raises OSError: the system has too few descriptors or processes."""
         self._prepare()
         here, there = new_pair()
         process = ApiProcess(member.number, len(self._members), not self._opened, member.lease, there)
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError:
+            here.close()
+            there.close()
+            raise
         if pid == 0:
             here.close()
             self._become(process)
@@ -183,7 +199,11 @@ class Supervisor:
             return
         for member in self._members:
             if not member.pid and member.start_at <= time.monotonic():
-                self._start(member)
+                try:
+                    self._start(member)
+                except OSError as error:
+                    self._postpone(member)
+                    _log.error("API process %d cannot be started: %s", member.number, error.strerror)
 
     def _receive_signals(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -217,10 +237,14 @@ class Supervisor:
             self._code = abs(code) or 1
             self._stop()
         else:
-            pause = _RETRY_SECONDS[min(member.failures, len(_RETRY_SECONDS) - 1)]
-            member.failures += 1
-            member.start_at = time.monotonic() + pause
+            self._postpone(member)
             _log.error("API process %d ended with code %d and is replaced", member.number, code)
+
+    def _postpone(self, member: _Member) -> None:
+        """Set the time at which the process of a place is started again."""
+        pause = _RETRY_SECONDS[min(member.failures, len(_RETRY_SECONDS) - 1)]
+        member.failures += 1
+        member.start_at = time.monotonic() + pause
 
     def _stop(self) -> None:
         """Accept no further connection, and let all processes end."""
@@ -285,14 +309,38 @@ class Supervisor:
         """Give connections to a process from now on."""
         member.serving = True
         member.failures = 0
+        if self._accept_at is None:
+            self._listen()
+
+    def _listen(self) -> None:
+        """Select the listening sockets."""
         for listener in self._listeners:
             if not self._stopping and listener not in self._selector.get_map():
                 self._selector.register(listener, selectors.EVENT_READ, partial(self._accept, listener))
 
     def _accept(self, listener: socket.socket) -> None:
-        with contextlib.suppress(OSError):  # there is none any more, or no descriptor is free
+        try:
             for _ in range(_ACCEPTED_AT_ONCE):
                 self._waiting.append(listener.accept()[0])
+                self._short = False
+        except OSError as error:  # usually there is none any more
+            if error.errno in _SHORTAGES:
+                self._pause(error)
+
+    def _pause(self, shortage: OSError) -> None:
+        """Accept nothing for a moment: a connection that cannot be accepted stays ready."""
+        if not self._short:
+            _log.error("connections wait, because none can be accepted: %s", shortage.strerror)
+        self._short = True
+        self._accept_at = time.monotonic() + _ACCEPT_AGAIN_SECONDS
+        for listener in self._listeners:
+            self._unregister(listener)
+
+    def _accept_again(self) -> None:
+        """Accept connections when the pause after a shortage is over."""
+        if self._accept_at is not None and self._accept_at <= time.monotonic():
+            self._accept_at = None
+            self._listen()
 
     def _hand_over(self) -> None:
         """Give each waiting connection to the process with the fewest."""
@@ -314,6 +362,8 @@ class Supervisor:
         due = [member.start_at - time.monotonic() for member in self._members if not member.pid]
         if self._waiting:
             due.append(_LOOK_SECONDS)
+        if self._accept_at is not None:
+            due.append(self._accept_at - time.monotonic())
         return max(0.0, min(due)) if due and self._opened else None
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import resource
 import select
 import signal
 import socket
@@ -222,6 +223,40 @@ def test_a_process_that_dies_is_replaced_and_its_lease_is_named() -> None:
         assert stopped(service) == 0
 
 
+def free_descriptor(pid: int) -> int:
+    """Return the descriptor that the next file of a process gets."""
+    return min(set(range(10_000)).difference(int(path.name) for path in Path(f"/proc/{pid}/fd").iterdir()))
+
+
+def processor_seconds(pid: int) -> float:
+    times = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(times[11]) + int(times[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_connections_wait_while_no_descriptor_is_free(capfd: pytest.CaptureFixture[str]) -> None:
+    """The supervisor does not spin, and says so once; processes that die meanwhile are replaced later."""
+    with supervised(2, answer) as service:
+        service.wait_until_ready()
+        limits = resource.prlimit(service.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(service.pid, resource.RLIMIT_NOFILE, (free_descriptor(service.pid), limits[1]))
+        waiting, before = service.connect(), processor_seconds(service.pid)
+        assert not select.select([waiting], [], [], 2.0)[0]
+        assert processor_seconds(service.pid) - before < 0.5
+        resource.prlimit(service.pid, resource.RLIMIT_NOFILE, limits)
+        assert ask(waiting, b"n") in ("0", "1")
+        first = service.processes()
+        resource.prlimit(service.pid, resource.RLIMIT_NOFILE, (3, limits[1]))
+        os.kill(first[1], signal.SIGKILL)
+        until(lambda: len(service.processes()) == 1)
+        kept = service.connect()
+        resource.prlimit(service.pid, resource.RLIMIT_NOFILE, limits)
+        until(lambda: len(service.processes()) == 2)
+        assert ask(kept, b"n") in ("0", "1")
+        assert stopped(service) == 0
+    log = capfd.readouterr().err
+    assert log.count("connections wait, because none can be accepted: Too many open files") <= 2
+
+
 def test_a_first_process_that_cannot_start_ends_the_service() -> None:
     with supervised(2, refuse) as service:
         assert service.code() == 3
@@ -293,6 +328,23 @@ def test_closed_connections_are_reported_once_there_is_room() -> None:
         return closed
 
     assert asyncio.run(report()) == 5
+
+
+def test_a_connection_that_a_process_had_no_descriptor_for_is_reported_as_closed() -> None:
+    """The system has closed it, and the message comes without it."""
+
+    async def reported() -> tuple[Kind, str, list[int]] | None:
+        here, there = new_pair()
+        process = ApiProcess(1, 2, False, None, there)
+        process.listen()
+        send(here, Kind.CONNECTION)
+        loop = asyncio.get_running_loop()
+        await asyncio.to_thread(select.select, [here], [], [], PATIENCE)
+        loop.remove_reader(there)
+        with here, there:
+            return receive(here)
+
+    assert asyncio.run(reported()) == (Kind.CLOSED, "1", [])
 
 
 def test_a_process_alone_says_nothing() -> None:

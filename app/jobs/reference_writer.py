@@ -80,8 +80,10 @@ class ReferenceWriter:
                 return failure
         if stop.is_set():
             return Failure(CANCELLED, "the job was cancelled")
+        late = "" if writing.done() else "; the storage has not answered, and may have written it: look at it"
         return Failure(
-            TIME_LIMIT, f"writing the destination took longer than {self._time_limit:g} s, and was stopped"
+            TIME_LIMIT,
+            f"writing the destination took longer than {self._time_limit:g} s, and was stopped{late}",
         )
 
     def cancel(self, job_id: str) -> None:

@@ -9,6 +9,7 @@ passed on, because they quote addresses.
 import base64
 import hashlib
 import importlib
+import logging
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig, S3Config
 
 
+_log = logging.getLogger("rowveil.storage")
+
 _CHUNK = 2**20
 
 _PART = 16 * 2**20  # S3 allows 10,000 parts: at most 160 GB
@@ -34,6 +37,11 @@ _PART = 16 * 2**20  # S3 allows 10,000 parts: at most 160 GB
 _PARALLEL_PARTS = 2
 
 _THERE_ALREADY = "there is an object of that name already, and it is not replaced: choose another name"
+
+_UNKNOWN = (
+    "the storage did not answer whether it has taken it: look at the destination, which may have been "
+    "written, and is then a release that the ledger does not list"
+)
 
 _SIGNED_FOR = timedelta(minutes=5)
 
@@ -65,28 +73,67 @@ def write_object(
     ------
     ReferenceFault
         Also if there is another object, and ``overwrite`` is false. An object with the same bytes, which an
-        earlier attempt may have written, is left as it is.
+        earlier attempt may have written, is left as it is. So does a write count whose answer was lost, but
+        whose bytes are there: it is a release, which the ledger must list.
     """
     bucket, path = open_bucket(reference.bucket), "/".join(reference.path)
+    content = _Content(chunks)
     with _reported_as_faults("write"):
-        if overwrite:
-            _upload(bucket, path, chunks, media_type)
+        try:
+            _write(bucket, path, iter(content), media_type, draft, overwrite)
+        except (BaseError, OSError) as error:
+            if not (content.complete and _is_there(bucket, path, content)):
+                raise
+            _log.warning("the answer to a write was lost (%s), whose bytes are there", type(error).__name__)
+
+
+class _Content:
+    """Chunks that are sent, and their digest."""
+
+    def __init__(self, chunks: Iterable[bytes]) -> None:
+        self._chunks = chunks
+        self.digest = hashlib.sha256()
+        self.complete = False
+        """Whether all chunks have been taken."""
+
+    def __iter__(self) -> Iterator[bytes]:
+        for chunk in self._chunks:
+            self.digest.update(chunk)
+            yield chunk
+        self.complete = True
+
+
+def _is_there(bucket: S3Store, path: str, content: _Content) -> bool:
+    """Whether the object has all of the content. Raises ReferenceFault: the storage does not say."""
+    try:
+        found = obstore.get(bucket, path).stream(min_chunk_size=_CHUNK)
+        return _digest(found) == content.digest.digest()
+    except FileNotFoundError:
+        return False
+    except BaseError:
+        raise ReferenceFault(_UNKNOWN, temporary=True) from None
+
+
+def _write(
+    bucket: S3Store, path: str, chunks: Iterator[bytes], media_type: str, draft: str, overwrite: bool
+) -> None:
+    if overwrite:
+        _upload(bucket, path, chunks, media_type)
+        return
+    beginning = bytearray()
+    for chunk in chunks:
+        beginning += chunk
+        if len(beginning) > _PART:
+            _upload_new(bucket, path, chain([bytes(beginning)], chunks), media_type, draft)
             return
-        rest = iter(chunks)
-        beginning = bytearray()
-        for chunk in rest:
-            beginning += chunk
-            if len(beginning) > _PART:
-                _upload_new(bucket, path, chain([bytes(beginning)], rest), media_type, draft)
-                return
-        _put_new(bucket, path, bytes(beginning), media_type)
+    _put_new(bucket, path, bytes(beginning), media_type)
 
 
 def _put_new(bucket: S3Store, path: str, content: bytes, media_type: str) -> None:
     try:
         obstore.put(bucket, path, content, attributes={"Content-Type": media_type}, mode="create")
     except AlreadyExistsError:
-        if not _same(obstore.get(bucket, path).stream(min_chunk_size=_CHUNK), [content]):
+        if _digest(obstore.get(bucket, path).stream(min_chunk_size=_CHUNK)) != _digest([content]):
             raise ReferenceFault(_THERE_ALREADY) from None
 
 
@@ -98,7 +145,7 @@ def _upload_new(bucket: S3Store, path: str, chunks: Iterable[bytes], media_type:
         obstore.copy(bucket, draft_path, path, overwrite=False)
     except AlreadyExistsError:
         there, own = (obstore.get(bucket, each).stream(min_chunk_size=_CHUNK) for each in (path, draft_path))
-        if not _same(there, own):
+        if _digest(there) != _digest(own):
             raise ReferenceFault(_THERE_ALREADY) from None
     finally:
         obstore.delete(bucket, draft_path)
@@ -116,14 +163,12 @@ def _upload(bucket: S3Store, path: str, chunks: Iterable[bytes], media_type: str
     )
 
 
-def _same(one: Iterable[bytes | obstore.Bytes], other: Iterable[bytes | obstore.Bytes]) -> bool:
-    """Compare two contents, without regard to where their chunks begin."""
-    first, second = hashlib.sha256(), hashlib.sha256()
-    for chunk in one:
-        first.update(chunk)
-    for chunk in other:
-        second.update(chunk)
-    return first.digest() == second.digest()
+def _digest(chunks: Iterable[bytes | obstore.Bytes]) -> bytes:
+    """Return the digest of a content, without regard to where its chunks begin."""
+    found = hashlib.sha256()
+    for chunk in chunks:
+        found.update(chunk)
+    return found.digest()
 
 
 def write_once(reference: Reference, content: bytes, media_type: str) -> bool:

@@ -1,4 +1,4 @@
-"""Writes whose answers are lost after the storage has acted: what is there counts, what is unknown is said."""
+"""Writes whose answers are lost after the storage has acted: what is there counts."""
 
 from collections.abc import Callable, Iterator
 from http.client import HTTPConnection

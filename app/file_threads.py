@@ -6,8 +6,8 @@ threads only, so that calls which need no file go on, and further ones that need
 
 import asyncio
 import time
-from collections.abc import Callable
-from concurrent.futures import Executor
+from collections.abc import Callable, Hashable
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,6 +54,27 @@ class FileThreads(LoopThreads):
     def _settle(self, result: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
         self._progress_at = self._clock()
         super()._settle(result, value, error)
+
+
+class ThreadsByPlace:
+    """Executors by the place of their files: one that does not respond holds the threads of its own calls."""
+
+    def __init__(self, most: int, name: str) -> None:
+        """Start up to ``most`` threads for each place, when they are first needed."""
+        self._most = most
+        self._name = name
+        self._executors: dict[Hashable, ThreadPoolExecutor] = {}
+
+    def of(self, place: Hashable) -> ThreadPoolExecutor:
+        """Return the executor of a place. Called in the event loop."""
+        if place not in self._executors:
+            self._executors[place] = ThreadPoolExecutor(self._most, self._name)
+        return self._executors[place]
+
+    def close(self) -> None:
+        """Release the threads without waiting for calls in progress."""
+        for executor in self._executors.values():
+            executor.shutdown(wait=False, cancel_futures=True)
 
 
 @dataclass(frozen=True, slots=True)

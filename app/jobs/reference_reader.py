@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Literal, TypeVar
 
 from app.errors import InvalidRequest, ReferenceUnavailable, TooLarge
+from app.file_threads import ThreadsByPlace
 from app.references import (
     Reference,
     ReferenceFault,
@@ -20,8 +20,11 @@ from app.store.reference_files import check_place, read_file
 
 T = TypeVar("T")
 
-_THREADS = 4
-"""References that are read at the same time."""
+THREADS = 4
+"""References below one prefix that are read, or written, at the same time."""
+
+_SILENT_SECONDS = 120.0
+"""Time for which a call waits for an answer of the storage; the S3 client has shorter limits."""
 
 
 class ReferenceReader:
@@ -29,8 +32,8 @@ class ReferenceReader:
 
     def __init__(self, settings: Settings) -> None:
         self._most_bytes = settings.max_buffer_bytes
-        # Separate threads: a storage that does not respond must not block other requests.
-        self._threads = ThreadPoolExecutor(_THREADS, "reading")
+        # By prefix: a storage that does not respond must block neither other requests nor other storages.
+        self._threads = ThreadsByPlace(THREADS, "reading")
         self._allowed = {
             "source": parse_prefixes(settings.source_prefixes),
             "destination": parse_prefixes(settings.destination_prefixes),
@@ -84,7 +87,7 @@ class ReferenceReader:
         """
         reference, prefix = self.find_destination(text, project, overwrite)
         if reference.scheme == "file":
-            await self._in_thread(partial(check_place, reference, prefix, overwrite))
+            await self._in_thread(prefix, partial(check_place, reference, prefix, overwrite))
 
     async def chunks(
         self, text: str, project: str | None, on_size: Callable[[int], None] = lambda size: None
@@ -112,12 +115,12 @@ class ReferenceReader:
             chunks = read_object(reference, check_size)
         else:
             chunks = read_file(reference, prefix, check_size)
-        while chunk := await self._in_thread(partial(next, chunks, b"")):
+        while chunk := await self._in_thread(prefix, partial(next, chunks, b"")):
             yield chunk
 
     def close(self) -> None:
         """Release the threads without waiting for reads in progress."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
 
     def _check_size(self, size: int) -> None:
         if size > self._most_bytes:
@@ -126,8 +129,15 @@ class ReferenceReader:
                 "split the table"
             )
 
-    async def _in_thread(self, function: Callable[[], T]) -> T:
+    async def _in_thread(self, prefix: Reference, function: Callable[[], T]) -> T:
+        """Call a function in a thread of the prefix. Raises InvalidRequest, ReferenceUnavailable."""
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, function)
+            async with asyncio.timeout(_SILENT_SECONDS):
+                return await asyncio.get_running_loop().run_in_executor(self._threads.of(prefix), function)
         except ReferenceFault as fault:
             raise (ReferenceUnavailable if fault.temporary else InvalidRequest)(fault.message) from None
+        except TimeoutError:
+            raise ReferenceUnavailable(
+                f"the storage did not respond within {_SILENT_SECONDS:g} s; try again later, and if it "
+                "lasts, let the operator check the folder"
+            ) from None

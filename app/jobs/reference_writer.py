@@ -4,7 +4,6 @@ import asyncio
 import os
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,10 @@ from app.engine.engine import CANCELLED, NOT_SENT, TIME_LIMIT, Failure, Progress
 from app.engine.progress_file import write_progress
 from app.engine.worker_process import failure_of
 from app.errors import InvalidRequest
+from app.file_threads import ThreadsByPlace
 from app.formats import CsvStyle, stream_chunks
 from app.formats.errors import FormatError
-from app.jobs.reference_reader import ReferenceReader
+from app.jobs.reference_reader import THREADS, ReferenceReader
 from app.references import Reference, ReferenceFault
 from app.settings import Settings
 from app.store.blobs.arrow_stream import TableReader
@@ -22,9 +22,6 @@ from app.store.reference_files import write_file
 from app.store.sql.models import Job
 from app.worker.tasks import SwapTask
 from providers.errors import ProviderError
-
-_THREADS = 4
-"""Destinations that are written at the same time."""
 
 _ABORT_SECONDS = 10.0
 """Time that a cancelled write gets to remove what it has written."""
@@ -43,7 +40,7 @@ class ReferenceWriter:
     def __init__(self, settings: Settings, reference_reader: ReferenceReader) -> None:
         self._time_limit = settings.job_time_limit
         self._reference_reader = reference_reader
-        self._threads = ThreadPoolExecutor(_THREADS, "sending")
+        self._threads = ThreadsByPlace(THREADS, "sending")
         self._stops: dict[str, asyncio.Event] = {}
 
     async def write(self, job: Job, task: SwapTask) -> Failure | None:
@@ -59,7 +56,8 @@ class ReferenceWriter:
         except InvalidRequest as error:  # the settings have changed since the job was accepted
             return Failure(NOT_SENT, error.message)
         stop, cancelled = asyncio.Event(), threading.Event()
-        submitted = self._threads.submit(self._write, job, task, reference, prefix, cancelled)
+        threads = self._threads.of(prefix)
+        submitted = threads.submit(self._write, job, task, reference, prefix, cancelled)
         writing = asyncio.wrap_future(submitted)
         stopping = asyncio.ensure_future(stop.wait())
         self._stops[job.id] = stop
@@ -94,7 +92,7 @@ class ReferenceWriter:
 
     def close(self) -> None:
         """Release the threads without waiting for writes in progress."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
 
     def _write(
         self, job: Job, task: SwapTask, reference: Reference, prefix: Reference, cancelled: threading.Event

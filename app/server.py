@@ -189,11 +189,11 @@ def _locked_home(settings: Settings) -> Iterator[None]:
         yield
         return
     make_home(settings.home)
-    lock = lock_home(settings.home, _HOME_SECONDS)
+    lock = lock_home(settings, _HOME_SECONDS)
     try:
         yield
     finally:
-        os.close(lock)
+        lock.close()
 
 
 def _supervisor(settings: Settings, listeners: Sequence[socket.socket]) -> Supervisor:

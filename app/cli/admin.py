@@ -370,7 +370,7 @@ def _service_may_run(settings: Settings, database: Database) -> bool:
     if database.shared:
         return True
     try:
-        os.close(lock_home(settings.home))
+        lock_home(settings).close()
     except HomeInUse:
         return True
     return False
@@ -383,7 +383,7 @@ def _migrate(settings: Settings, to: str | None) -> int:
         return 0
     with _opened(settings) as (database, sealer, audit):
         _print_installation(settings)
-        lock = None if database.shared else lock_home(settings.home)
+        lock = None if database.shared else lock_home(settings)
 
         def prepare(undone: Collection[str]) -> None:
             if CHAINS_SINCE in undone:
@@ -411,7 +411,7 @@ def _migrate(settings: Settings, to: str | None) -> int:
             downgrade(settings, to, alone=lock is not None, prepare=prepare)
         finally:
             if lock is not None:
-                os.close(lock)
+                lock.close()
     print(f"the tables are those of revision {to}.")
     return 0
 
@@ -430,11 +430,11 @@ def _refuse_altered(settings: Settings, database: Database, audit: AuditTrail) -
 def _restore(settings: Settings, backup: Path) -> int:
     database_file(settings)  # that of a server is restored by its own commands
     make_home(settings.home)
-    lock = lock_home(settings.home)
+    lock = lock_home(settings)
     try:
         done = restore_database(settings, backup)
     finally:
-        os.close(lock)
+        lock.close()
     print(f"{done.database} is the state of {backup} from now on: {done.jobs} jobs.")
     for path in done.removed:
         print(f"removed, because it belongs to the state that was replaced: {path}")
@@ -443,14 +443,14 @@ def _restore(settings: Settings, backup: Path) -> int:
 
 
 def _reseal(settings: Settings, database: Database, sealer: Sealer, audit: AuditTrail) -> int:
-    lock = None if database.shared else lock_home(settings.home)
+    lock = None if database.shared else lock_home(settings)
     try:
         pair(database, open_blobs(settings, sealer), place_of(settings))
         done = reseal(settings, database, sealer, audit, _operator())
         renamed = name_issuer(settings, database, sealer, audit, _operator())
     finally:
         if lock is not None:
-            os.close(lock)
+            lock.close()
     print(f"sealed to their rows: {done.values} values.")
     if done.early_lines:
         print(f"lines of the audit without an HMAC, in a checkpoint as they are: {done.early_lines}.")
@@ -464,12 +464,12 @@ def _reseal(settings: Settings, database: Database, sealer: Sealer, audit: Audit
 def _adopt(
     settings: Settings, database: Database, sealer: Sealer, audit: AuditTrail, trash_unnamed: bool
 ) -> int:
-    lock = None if database.shared else lock_home(settings.home)
+    lock = None if database.shared else lock_home(settings)
     try:
         done = adopt(settings, database, sealer, audit, _operator(), trash_unnamed)
     finally:
         if lock is not None:
-            os.close(lock)
+            lock.close()
     address = shown_url(database.engine.url)
     print(f"{done.place} belongs to {address} from now on: deployment {done.deployment_id}.")
     print(f"Tables in the {done.kind}: {done.stored}, of which rows name {done.named}.")

@@ -6,7 +6,7 @@ import os
 import secrets
 import time
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
@@ -30,6 +30,7 @@ from app.store.crypto.sealing import Binding, SealBroken, Sealer, Signer, first_
 from app.store.sql import jobs, replicas
 from app.store.sql.audit.trail import OPERATOR, AuditTrail
 from app.store.sql.bindings import NamedBlob, Role, blob_of_job, rows_binding, table_binding
+from app.store.sql.connection.engines import embedded_file
 from app.store.sql.db import Database, Transaction
 from app.store.sql.deployment import StorageUnusable, pair, usable
 from app.store.sql.migration import check_after_crash, migrate
@@ -67,7 +68,7 @@ class Stores:
     sweeper: Sweeper
     local_workers: bool
     """Whether tasks run on this machine."""
-    _lock: int | None
+    _lock: ExitStack | None
     _unnamed: set[str]
     """Blobs that this process has created and that no row names yet."""
     clock: ClockWatch
@@ -94,7 +95,7 @@ class Stores:
         process = process or ApiProcess()
         make_home(settings.home)
         database = Database(settings)
-        lock = None if database.shared or not process.alone else lock_home(settings.home)
+        lock = None if database.shared or not process.alone else lock_home(settings)
         try:
             if process.first:
                 check_after_crash(settings)
@@ -135,7 +136,7 @@ class Stores:
         except BaseException:
             database.close()
             if lock is not None:
-                os.close(lock)
+                lock.close()
             raise
         return stores
 
@@ -144,7 +145,7 @@ class Stores:
         self.deletions.close()
         self.database.close()
         if self._lock is not None:
-            os.close(self._lock)
+            self._lock.close()
 
     def progress_path(self, job: Job | jobs.JobRow) -> Path:
         """Return the progress file of the job's current attempt, which its worker writes."""
@@ -358,22 +359,35 @@ def make_home(home: Path) -> None:
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
-def lock_home(home: Path, patience: float = 0.0) -> int:
-    """Lock the home folder until the returned descriptor is closed or the process ends.
+def lock_home(settings: Settings, patience: float = 0.0) -> ExitStack:
+    """Lock the home folder, and an embedded database, until the returned stack is closed or the process ends.
+
+    A service with another home may use the database.
 
     Raises HomeInUse after ``patience`` seconds, OSError.
     """
-    lock = os.open(home / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     deadline = time.monotonic() + patience
+    file = embedded_file(settings.database_url)
+    with ExitStack() as opened:
+        _lock(settings.home / "lock", settings.home, opened, deadline)
+        if file is not None:
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            real = file.resolve()  # two links lead to one lock
+            _lock(real.with_name(f".{real.name}.lock"), file, opened, deadline)
+        return opened.pop_all()
+
+
+def _lock(file: Path, locked: Path, opened: ExitStack, deadline: float) -> None:
+    lock = os.open(file, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    opened.callback(os.close, lock)
     while True:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return lock
+            return
         except BlockingIOError as error:
             if time.monotonic() >= deadline:
-                os.close(lock)
                 raise HomeInUse(
-                    f"another service uses {home}; give each its own ROWVEIL_HOME, or all of them one "
-                    "PostgreSQL (ROWVEIL_DATABASE_URL)"
+                    f"another service uses {locked}; give each its own ROWVEIL_HOME and database, or all of "
+                    "them one PostgreSQL (ROWVEIL_DATABASE_URL)"
                 ) from error
         time.sleep(_LOCK_LOOK_SECONDS)

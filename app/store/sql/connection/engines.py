@@ -87,6 +87,12 @@ def logged_cause(error: Exception, url: sa.URL) -> str:
     return " ".join(shown_cause(error, url).split())
 
 
+def embedded_file(address: str) -> Path | None:
+    """Return the file of an embedded database; None for a server, and for a database in memory."""
+    url = sa.make_url(address)
+    return Path(url.database) if url.get_backend_name() == "sqlite" and url.database else None
+
+
 def engine_of(address: str, connections: int | None) -> sa.Engine:
     """Return the engine of a database, with the largest number of ``connections`` to a server.
 

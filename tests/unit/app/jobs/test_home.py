@@ -1,25 +1,42 @@
 """One service at a time uses a home with an embedded database."""
 
-import os
 from pathlib import Path
 from threading import Timer
 
 import pytest
 
 from app.jobs.stores import HomeInUse, lock_home
+from app.settings import Settings
 
 
 def test_a_start_waits_for_processes_of_a_killed_service(tmp_path: Path) -> None:
     """They hold the home's lock until they have noticed that their service is gone."""
-    held = lock_home(tmp_path)
+    settings = Settings(home=tmp_path)
+    held = lock_home(settings)
     with pytest.raises(HomeInUse, match="another service uses"):
-        lock_home(tmp_path)
+        lock_home(settings)
     with pytest.raises(HomeInUse, match="another service uses"):
-        lock_home(tmp_path, patience=0.1)
-    ending = Timer(0.2, os.close, [held])
+        lock_home(settings, patience=0.1)
+    ending = Timer(0.2, held.close)
     ending.start()
-    again = lock_home(tmp_path, patience=60)
+    again = lock_home(settings, patience=60)
     ending.join()
     with pytest.raises(HomeInUse):
-        lock_home(tmp_path)
-    os.close(again)
+        lock_home(settings)
+    again.close()
+
+
+def test_two_homes_do_not_share_an_embedded_database(tmp_path: Path) -> None:
+    """Each service would end the leases of the other, and run its jobs again."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    for home in (one, two):
+        home.mkdir()
+    (tmp_path / "link").symlink_to(tmp_path)
+    other = Settings(home=two, database_url=f"sqlite:///{tmp_path}/link/one/rowveil.db")
+    with lock_home(Settings(home=one)):
+        with pytest.raises(HomeInUse, match=r"rowveil\.db; give each its own ROWVEIL_HOME and database"):
+            lock_home(other)
+        with lock_home(Settings(home=two)):  # the refused one has released its home
+            pass
+    with lock_home(other):
+        pass

@@ -44,7 +44,7 @@ def add_exactly(limbs, bits, sign):
     bits : int64
         Bits of the float64.
     sign : int64
-        1 to add, -1 to subtract.
+        1 to add, -1 to subtract, 2 to add it twice.
     """
     exponent = (bits >> 52) & 0x7FF
     mantissa = bits & 0xFFFFFFFFFFFFF
@@ -171,9 +171,20 @@ class ExactSum:
 
     def error_of_mean(self) -> float:
         """Return the true mean of the numbers, one or more, less `mean()`."""
-        limbs = sum(int(limb) << (32 * at) for at, limb in enumerate(self._limbs))
-        true_mean = Fraction(limbs, self._count) * Fraction(2) ** _LOWEST_BIT
-        return float(true_mean - Fraction(self.mean()))
+        return float(total_of(self._limbs) / self._count - Fraction(self.mean()))
+
+
+def total_of(limbs: npt.NDArray[np.int64]) -> Fraction:
+    """Return the sum that limbs, of shape (LIMBS,), hold."""
+    digits = sum(limb << (32 * at) for at, limb in enumerate(limbs.tolist()))
+    return Fraction(digits, 1 << -_LOWEST_BIT)
+
+
+def exact_total(values: npt.NDArray[np.float64]) -> Fraction:
+    """Return the sum of finite numbers, up to 2**30 - 1 of them."""
+    limbs = np.zeros(LIMBS, np.int64)
+    _add_all(np.ascontiguousarray(values).view(np.int64), limbs)
+    return total_of(limbs)
 
 
 def exact_mean(values: npt.NDArray[np.float64]) -> float:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
+from fractions import Fraction
 from typing import Any, Self
 
 import numpy as np
@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from providers.arrays import BoolArray, Float64Array, Int64Array
 from providers.errors import SourceError
+from providers.kernels.exact_sum import exact_total
 from providers.localities.redraw import RedrawnField
 from providers.results import Event, Events, Summary, SwapResult, group_size_of_counts
 from providers.tables.schemas import with_field_type
@@ -64,14 +65,16 @@ class FieldFigures:
     """Cells of the value zero, which have no relative change."""
     cells: int = 0
     """Cells with a relative change."""
-    relative_change: float = 0.0
-    """Sum of the relative changes of these cells."""
+    cells_beyond: int = 0
+    """Cells whose relative change is beyond float64."""
+    relative_change: Fraction = Fraction()
+    """Sum of the relative changes of the other cells; exact, so that no division into row ranges shows."""
     dated: bool = False
     """Whether the field holds dates, which have no relative change."""
     walks: int = 0
     """Walks of three sweeps or more."""
-    modes: Float64Array = dataclass_field(default_factory=lambda: np.zeros((2, 3)))
-    """Per slow mode, summed over the walks: sweeps, squares and neighbours' products about the mean."""
+    modes: npt.NDArray[np.object_] = dataclass_field(default_factory=lambda: np.full((2, 3), Fraction()))
+    """Per slow mode, summed exactly over walks: sweeps, squares and neighbours' products about the mean."""
 
     def add(self, other: FieldFigures) -> None:
         """Add the figures of more rows."""
@@ -151,15 +154,16 @@ def report(
     fields = figures.fields.values()
     counts = {key: sum(field_report[key] for field_report in by_field.values()) for key in _COUNTED}
     kept = relations_kept(sum(field.holding for field in fields), counts["relations_found"])
-    cells = sum(field.cells for field in fields)
-    modes = sum((field.modes for field in fields), np.zeros((2, 3)))
+    whole = FieldFigures()
+    for field in fields:
+        whole.add(field)
     provider = {
         "relations_kept": kept,
         "violations": counts["violations"],
         # equation 6, without the cells of the value zero
-        "distortion": _mean_change(sum(field.relative_change for field in fields), cells),
-        "distortion_zeros_left_out": sum(field.zeros for field in fields),
-        "mixing": mixing(sum(field.walks for field in fields), modes),
+        "distortion": _mean_change(whole),
+        "distortion_zeros_left_out": whole.zeros,
+        "mixing": mixing(whole.walks, whole.modes),
         **{key: value for key, value in counts.items() if key != "violations"},
         "by_field": by_field,
     }
@@ -212,6 +216,7 @@ def _figures(field: RedrawnField, kind: pa.DataType) -> FieldFigures:
         )
     published = _published(field)
     modes = np.concatenate([*field.modes, np.zeros((0, 2, 3))])
+    modes = modes[np.isfinite(modes).all(axis=(1, 2))]
     figures = FieldFigures(
         present=len(field.source.numbers.rows),
         changed=int(np.count_nonzero(_differs(field, published))),
@@ -230,11 +235,10 @@ def _figures(field: RedrawnField, kind: pa.DataType) -> FieldFigures:
         segments_without_localities=field.without,
         dated=_is_dated(kind),
         walks=int(np.count_nonzero(modes[:, 0, 0])),
-        modes=modes.sum(axis=0),
+        modes=np.array([[exact_total(modes[:, mode, at]) for at in range(3)] for mode in range(2)]),
     )
     if not figures.dated:
-        figures.cells, figures.relative_change = _relative_change(field.source.numbers.values, published)
-        figures.zeros = len(field.source.numbers.values) - figures.cells
+        _add_relative_changes(figures, field.source.numbers.values, published)
     return figures
 
 
@@ -247,11 +251,11 @@ def _field_report(field: FieldFigures) -> dict[str, Any]:
     reported: dict[str, Any] = {key: getattr(field, key) for key in _COUNTED}
     reported["relations_kept"] = relations_kept(field.holding, field.relations_found)
     if not field.dated:
-        reported["distortion"] = _mean_change(field.relative_change, field.cells)
+        reported["distortion"] = _mean_change(field)
     return reported
 
 
-def mixing(walks: int, modes: Float64Array) -> dict[str, float] | None:
+def mixing(walks: int, modes: npt.NDArray[np.object_]) -> dict[str, float] | None:
     """Estimate how far the walks have mixed, by the autocorrelation of the slower of two slow modes.
 
     A sweep has as many steps as there are directions. The modes are the mean of a shape, which is its bend,
@@ -264,7 +268,7 @@ def mixing(walks: int, modes: Float64Array) -> dict[str, float] | None:
     ----------
     walks : int
         Number of walks of three sweeps or more.
-    modes : ndarray of float64, shape (2, 3)
+    modes : ndarray of Fraction, shape (2, 3)
         As in `FieldFigures`.
     """
     if not walks:
@@ -299,20 +303,23 @@ def _differs(field: RedrawnField, published: Float64Array) -> BoolArray:
     return np.asarray(published != numbers.values)
 
 
-def _relative_change(source: Float64Array, destination: Float64Array) -> tuple[int, float]:
-    """Return the number of cells whose source x is not zero, and the sum of their |y - x| / |x|.
-
-    The sum is infinite if it is beyond float64.
-    """
+def _add_relative_changes(figures: FieldFigures, source: Float64Array, destination: Float64Array) -> None:
+    """Add |y - x| / |x| of the cells whose source x is not zero, and count the cells."""
     nonzero = source != 0.0
     with np.errstate(over="ignore"):
         changes = np.abs(destination[nonzero] / source[nonzero] - 1.0)
-        return len(changes), float(changes.sum())
+    within = np.isfinite(changes)
+    figures.cells = len(changes)
+    figures.zeros = len(source) - len(changes)
+    figures.cells_beyond = int(np.count_nonzero(~within))
+    figures.relative_change = exact_total(changes[within])
 
 
-def _mean_change(total: float, cells: int) -> float | None:
-    """Return the mean relative change; None without cells, and beyond float64."""
-    return total / cells if cells and math.isfinite(total) else None
+def _mean_change(figures: FieldFigures) -> float | None:
+    """Return the mean relative change; None without cells, or if one of them is beyond float64."""
+    if not figures.cells or figures.cells_beyond:
+        return None
+    return float(figures.relative_change / figures.cells)
 
 
 def _column(redrawn: RedrawnField, rows: int, field: pa.Field) -> pa.ChunkedArray:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ import pyarrow as pa
 from providers.arrays import IndexArray
 from providers.grouping.groups import Groups, Pairing
 from providers.kernels.decorators import borrowing
+from providers.kernels.exact_sum import LIMBS, add_exactly, exact_total, total_of
 from providers.kernels.parallel import parallel
 from providers.numba import prange
 from providers.swapping.exchange import listed
@@ -18,46 +21,51 @@ from providers.swapping.permutation import Permutation
 from providers.tables.numbers import HIGH, measured
 
 _SPAN = 256
-"""Number of groups whose distances are summed together; fixed, so that no sum depends on the threads."""
+"""Number of groups whose distances are summed together."""
 
 _SPANS_OF_A_THREAD = 8
 """Fewest spans of a thread: 4,096 rows or more, if groups have two."""
 
 
 @borrowing
-def _with_moves(figures, source, target, times, values, low):
-    """Add one move, or two (`times`), from rank `source` to rank `target` to the six figures of a span.
+def _with_moves(figures, source, target, times, values, low, unit, bits, limbs):
+    """Add one move, or two (`times`), from rank `source` to rank `target` to the figures of a span.
 
     Parameters
     ----------
-    figures : tuple of six floats
+    figures : tuple of four int
         Row of `moves` as in `_count_moves`; the new one is returned.
     source, target, times : int
     values, low : ndarrays of float64, shape (rows,) or (0,)
         As for `_count_moves`.
+    unit : float64, shape (2,)
+        Row of `units` as in `_count_moves`; updated.
+    bits : int64, shape (2,)
+        View of `unit`.
+    limbs : int64, shape (LIMBS,)
+        Row of `sums` as in `_count_moves`; updated.
     """
-    moves, ranks, most_ranks, measured_moves, units, most_units = figures
-    distance = abs(np.float64(source) - np.float64(target))
+    moves, ranks, most_ranks, measured_moves = figures
+    distance = abs(np.int64(source) - np.int64(target))
     moves += times
-    ranks += times * distance  # a whole number, so the sum is exact
+    ranks += times * distance
     most_ranks = max(most_ranks, distance)
     if len(values):
         origin, goal = np.uint64(source), np.uint64(target)
-        distance = values[origin] - values[goal]
+        in_units = values[origin] - values[goal]
         if len(low):
-            distance = distance * HIGH + (low[origin] - low[goal])
-        distance = abs(distance)
-        if np.isfinite(distance):
+            in_units = in_units * HIGH + (low[origin] - low[goal])
+        in_units = abs(in_units)
+        if np.isfinite(in_units):
             measured_moves += times
-            units += distance
-            if times == 2:
-                units += distance
-            most_units = max(most_units, distance)
-    return moves, ranks, most_ranks, measured_moves, units, most_units
+            unit[0] = in_units
+            unit[1] = max(unit[1], in_units)
+            add_exactly(limbs, bits[0], times)
+    return moves, ranks, most_ranks, measured_moves
 
 
 @parallel(least=_SPANS_OF_A_THREAD)
-def _count_moves(ranks, starts, took_part, values, low, moves):
+def _count_moves(ranks, starts, took_part, values, low, moves, units, bits, sums):
     """Sum up the moves of each span of groups.
 
     Parameters
@@ -70,25 +78,54 @@ def _count_moves(ranks, starts, took_part, values, low, moves):
         Number of rows of each group that are exchanged.
     values, low : ndarrays of float64, shape (rows,) or (0,)
         Control field by rank, as in `Measured`; of length 0 if there is none.
-    moves : ndarray of float64, shape (spans, 6)
-        Number, sum and largest of the moves in ranks, then the same of those measured in units. Written.
+    moves : ndarray of int64, shape (spans, 4)
+        Number, sum and largest of the moves in ranks, and number of those measured in units. Written.
+    units : ndarray of float64, shape (spans, 2)
+        Last and largest of the moves in units; zeros. Written.
+    bits : ndarray of int64, shape (spans, 2)
+        View of `units`.
+    sums : ndarray of int64, shape (spans, LIMBS)
+        Sum of the moves in units; zeros. Written.
     """
     groups = len(took_part)
     for span in prange(len(moves)):
-        figures = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+        figures = (0, 0, 0, 0)
+        rest = values, low, units[span], bits[span], sums[span]
         for group in range(span * _SPAN, min(groups, (span + 1) * _SPAN)):
             start, stop = starts[group], starts[group + 1]
             odd = took_part[group] % 2 == 1
             for index in range(start, start + took_part[group] - 3 * odd, 2):
                 place = np.uint64(index)  # unsigned: no wrap-around test for negative indices
-                figures = _with_moves(figures, ranks[place], ranks[place + np.uint64(1)], 2, values, low)
+                figures = _with_moves(figures, ranks[place], ranks[place + np.uint64(1)], 2, *rest)
             if odd:  # the cycle of three: the last value goes to the first row, and so on
                 first, second, third = ranks[stop - 3], ranks[stop - 2], ranks[stop - 1]
-                figures = _with_moves(figures, third, first, 1, values, low)
-                figures = _with_moves(figures, first, second, 1, values, low)
-                figures = _with_moves(figures, second, third, 1, values, low)
-        for column in range(6):
+                figures = _with_moves(figures, third, first, 1, *rest)
+                figures = _with_moves(figures, first, second, 1, *rest)
+                figures = _with_moves(figures, second, third, 1, *rest)
+        for column in range(4):
             moves[span, column] = figures[column]
+
+
+@dataclass(slots=True)
+class _Moves:
+    """Sums over moves; exact, so that no division into units shows."""
+
+    moved: int = 0
+    ranks: int = 0
+    most_ranks: int = 0
+    measured: int = 0
+    """Moves that are measured in units."""
+    units: Fraction = Fraction()
+    most_units: float = 0.0
+
+    def add(self, other: _Moves) -> None:
+        """Add other moves."""
+        self.moved += other.moved
+        self.ranks += other.ranks
+        self.most_ranks = max(self.most_ranks, other.most_ranks)
+        self.measured += other.measured
+        self.units += other.units
+        self.most_units = max(self.most_units, other.most_units)
 
 
 class Distances:
@@ -110,7 +147,7 @@ class Distances:
         """Blocks whose order `_values` and `_low` have."""
         self._values: npt.NDArray[np.float64] = np.empty(0)
         self._low: npt.NDArray[np.float64] = np.empty(0)
-        self._moves = np.zeros((0, 6))
+        self._moves = _Moves()
 
     def add(self, name: str, pairing: Pairing) -> None:
         """Add the moves of one field, or of all fields if they are locked."""
@@ -124,9 +161,17 @@ class Distances:
                 self._low = listed(self._numbers.low, groups)
             self._listed_for = groups
         ranks = pairing.shuffled if pairing.moved is None else groups.places[pairing.order]
-        moves = np.empty((-(-len(pairing.took_part) // _SPAN), 6))
-        _count_moves(ranks, groups.starts, pairing.took_part, self._values, self._low, moves)
-        self._moves = np.concatenate([self._moves, moves])
+        spans = -(-len(pairing.took_part) // _SPAN)
+        moves, sums = np.empty((spans, 4), np.int64), np.zeros((spans, LIMBS), np.int64)
+        units = np.zeros((spans, 2))
+        control = self._values, self._low
+        _count_moves(
+            ranks, groups.starts, pairing.took_part, *control, moves, units, units.view(np.int64), sums
+        )
+        moved, in_ranks, _, in_units = moves.sum(axis=0).tolist()
+        most_ranks = int(moves[:, 2].max(initial=0))
+        total, most_units = total_of(sums.sum(axis=0)), float(units[:, 1].max(initial=0.0))
+        self._moves.add(_Moves(moved, in_ranks, most_ranks, in_units, total, most_units))
 
     def add_sources(self, groups: Groups, source: IndexArray) -> None:
         """Add the moves of rows whose values come from their source rows.
@@ -139,11 +184,9 @@ class Distances:
         """
         places = groups.places
         rows = np.flatnonzero(source != np.arange(len(source)))
-        rows = rows[np.argsort(places[rows], kind="stable")]  # fixed order of the sum: that of the ranks
         origins = source[rows]
-        ranks = np.abs(places[rows].astype(np.float64) - places[origins])
-        moves = np.zeros((1, 6))
-        moves[0, :3] = len(rows), ranks.sum(), ranks.max(initial=0.0)
+        ranks = np.abs(places[rows].astype(np.int64) - places[origins].astype(np.int64))
+        moves = _Moves(len(rows), int(ranks.sum()), int(ranks.max(initial=0)))
         if self._numbers is not None:
             values, low = self._numbers.values, self._numbers.low
             with np.errstate(invalid="ignore", over="ignore"):  # infinite values have no distance
@@ -151,25 +194,29 @@ class Distances:
                 if len(low):
                     distances = distances * HIGH + (low[origins] - low[rows])
             distances = np.abs(distances[np.isfinite(distances)])
-            moves[0, 3:] = len(distances), distances.sum(), distances.max(initial=0.0)
-        self._moves = np.concatenate([self._moves, moves])
+            moves.measured, moves.units = len(distances), exact_total(distances)
+            moves.most_units = float(distances.max(initial=0.0))
+        self._moves.add(moves)
 
     def include(self, other: Distances) -> None:
         """Add the moves of other rows of the table."""
-        self._moves = np.concatenate([self._moves, other._moves.sum(axis=0, keepdims=True)])
-        self._moves[-1, [2, 5]] = other._moves[:, [2, 5]].max(axis=0, initial=0.0)
+        self._moves.add(other._moves)
 
     def figures(self) -> dict[str, Any]:
         """Return mean and largest over all moves; None if nothing was measured."""
-        figures: dict[str, Any] = {"ranks": self._mean_and_largest(0, 1)}
+        moves = self._moves
+        figures: dict[str, Any] = {"ranks": _mean_and_largest(moves.moved, moves.ranks, moves.most_ranks)}
         if self._numbers is not None:
-            distances = self._mean_and_largest(3, self._numbers.in_a_unit)
+            distances = _mean_and_largest(
+                moves.measured, moves.units, moves.most_units, self._numbers.in_a_unit
+            )
             figures["units"] = {**distances, "unit": self._numbers.unit}
         return figures
 
-    def _mean_and_largest(self, column: int, in_a_unit: int) -> dict[str, float | None]:
-        count = self._moves[:, column].sum()
-        if not count:
-            return {"mean": None, "largest": None}
-        mean, largest = self._moves[:, column + 1].sum() / count, self._moves[:, column + 2].max()
-        return {"mean": float(mean / in_a_unit), "largest": float(largest / in_a_unit)}
+
+def _mean_and_largest(
+    count: int, total: int | Fraction, largest: float, in_a_unit: int = 1
+) -> dict[str, float | None]:
+    if not count:
+        return {"mean": None, "largest": None}
+    return {"mean": float(total / count) / in_a_unit, "largest": float(largest / in_a_unit)}

@@ -67,6 +67,15 @@ def _unified(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return unified(pa.chunked_array(wide))
 
 
+def _distinct(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the dictionary column, whose chunks share one dictionary, with each entry once."""
+    entries = column.chunk(0).dictionary
+    _, firsts, numbers = np.unique(equality_codes(entries), return_index=True, return_inverse=True)
+    kept, renumbered = entries.take(pa.array(firsts)), pa.array(numbers)
+    wide = [_indexed(renumbered.take(chunk.indices), kept, column) for chunk in column.chunks]
+    return pa.chunked_array(wide)
+
+
 def _appended(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return the dictionary column with the dictionaries of its chunks one after the other.
 
@@ -197,21 +206,15 @@ def one_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_null(column.type.value_type):
         return pa.chunked_array([combined(column)])
     column = _without_null_entries(column)
-    first = column.chunk(0).dictionary
-    if pa.types.is_nested(column.type.value_type):  # Arrow cannot unify these, but they may be equal
-        if all(chunk.dictionary.equals(first) for chunk in column.chunks):
-            indices = pa.chunked_array([chunk.indices for chunk in column.chunks])
-            ordered = column.type.ordered
-            array = pa.DictionaryArray.from_arrays(combined(indices), first, ordered=ordered)
-            return pa.chunked_array([array], type=column.type)
-        raise SourceError(f"chunks of type {column.type} must share one dictionary")
+    if pa.types.is_nested(column.type.value_type):  # Arrow cannot unify these
+        return _narrowed(_distinct(_appended(column)), column.type, None)
     try:
         return unified(column)
     except pa.ArrowInvalid as error:
         return _narrowed(_unified(column), column.type, error)
 
 
-def _narrowed(column: pa.ChunkedArray, kind: pa.DataType, error: pa.ArrowInvalid) -> pa.ChunkedArray:
+def _narrowed(column: pa.ChunkedArray, kind: pa.DataType, error: pa.ArrowInvalid | None) -> pa.ChunkedArray:
     """Return the unified column with the indices of `kind`, or raise SourceError from `error`.
 
     Arrow refuses to unify a dictionary of 2^7 entries with 8-bit indices, although these can number it.

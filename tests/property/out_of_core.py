@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
-import pytest
 
 from app.store.blobs.scratch import SealedScratch
 from providers import PROVIDERS
@@ -182,19 +181,9 @@ def assert_same(
     assert found.summary == expected.summary
     assert found.events.counts == expected.events.counts
     assert found.events.listed == expected.events.listed
-    assert_close(found.measures, expected.measures)
-    assert_close(found.provider, expected.provider)
+    assert found.measures == expected.measures
+    assert found.provider == expected.provider
     return found
-
-
-def assert_close(found: Any, expected: Any) -> None:
-    """Assert that figures are the same, but for the last digits of what is summed over units."""
-    if isinstance(expected, dict):
-        assert found.keys() == expected.keys()
-        for name, value in expected.items():
-            assert_close(found[name], value)
-    else:
-        assert found == (pytest.approx(expected, rel=1e-12) if isinstance(expected, float) else expected)
 
 
 def _result_or_error(swap: Callable[[], SwapResult]) -> SwapResult | ProviderError:

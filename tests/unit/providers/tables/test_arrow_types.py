@@ -200,8 +200,9 @@ def test_dictionaries_of_chunks_are_brought_together() -> None:
     nested = pa.DictionaryArray.from_arrays(pa.array([0, 1]), pa.array([[1], [2]]))
     assert permute(pa.chunked_array([nested, nested]), pairing_of(4, 1))[0].type == nested.type
     other = pa.DictionaryArray.from_arrays(pa.array([0, 1]), pa.array([[1], [3]]))
-    with pytest.raises(SourceError, match="must share one dictionary"):
-        permute(pa.chunked_array([nested, other]), pairing_of(4, 1))
+    moved = permute(pa.chunked_array([nested, other]), pairing_of(4, 1))[0]
+    assert sorted(moved.to_pylist()) == [[1], [1], [2], [3]]
+    assert len(combined(moved).dictionary) == 3
 
 
 def coded(texts: list[Any]) -> pa.Array:
@@ -294,3 +295,14 @@ def test_field_metadata_and_nullability_are_kept() -> None:
     assert nulled.metadata == {b"made": b"by hand"}
     kept = swap("DSWAP", alone, {"swap_fields": ["v"], "suppression": {"policy": "keep"}}).table.schema
     assert kept.equals(schema, check_metadata=True)
+
+
+def test_a_dictionary_of_lists_is_shuffled_out_of_core() -> None:
+    """Its parts have dictionaries of their own, which are joined."""
+    indices = pa.array([0, 1, None, 1] * 100)
+    lists = pa.DictionaryArray.from_arrays(indices, pa.array([["a"], ["b", "c"]]))
+    table = pa.table({"x": np.arange(400.0) ** 2, "y": np.sin(np.arange(400)), "lists": lists})
+    parameters = {"fields": ["x", "y"]}
+    found = swap_out_of_core("PABIDOT", table, parameters, 4096, 100)
+    expected = swap("PABIDOT", table, parameters)
+    assert found.table.column("lists").to_pylist() == expected.table.column("lists").to_pylist()

@@ -340,7 +340,7 @@ def _of_comparison(frontier: Mapping[str, Any], thresholds: Thresholds) -> Headl
 
 
 _CHOSEN = ("; the least of several is low by chance, too", ", in new runs of it")
-"""What is said of the least risk of several: without new runs, and with them."""
+"""Ends of the sentence on the least risk of several: without new runs, and with them."""
 
 
 def _limits(point: Mapping[str, Any], figure: Figure, chance: float) -> str:

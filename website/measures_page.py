@@ -50,7 +50,8 @@ How to read the measures:
   `weighted_correlations` and `weighted_regression` in both tables, and for the target of `prediction`; the
   second for `total_correlation` in both tables, and for `clustering_error`, `pscr` and `dcr` in the source,
   whose range scales their distances; `record_linkage` also searches by ranks then, and has `by_ranks` if that
-  finds more rows. All other rows together contribute at
+  finds more rows. Numbers that are skewed, but below this limit, hide a part of the differences, too: it
+  found .51 of 2,000 lognormal rows, and ranks would have found .54. All other rows together contribute at
   most sqrt(1 - s) to a correlation, s the share of the few in the squares. Read `delta_rho.ranks` then, of a
   risk `interval_sd.robust`, or bound the extreme values (top coding) before the run and measure again.
 - `distortion` covers all measured fields of numbers, changed or not, so that services can be compared.

@@ -219,6 +219,17 @@ class AttackedFields(ResponseModel):
     """Fields that the intruder wants to learn: as given, or those that a combination moves, at most 5."""
 
 
+class FiguresInNewRuns(ResponseModel):
+    """Mean figures of a point in new runs, with their 95 % intervals."""
+
+    risk: float | SkipJsonSchema[None] = None
+    """Absent if it is not defined in one of them."""
+    utility: float | SkipJsonSchema[None] = None
+    """Absent if it is not defined in one of them."""
+    risk_interval: FigureInterval | SkipJsonSchema[None] = None
+    utility_interval: FigureInterval | SkipJsonSchema[None] = None
+
+
 class FrontierDescription(ResponseModel):
     """Risk and utility of every combination."""
 
@@ -247,6 +258,9 @@ class FrontierDescription(ResponseModel):
     recommended_within_uncertainty: list[int] | SkipJsonSchema[None] = None
     """Indices of the other points on the frontier that differ from it on this axis by no more than the
     uncertainty; absent if there is none."""
+    recommended_in_new_runs: FiguresInNewRuns | SkipJsonSchema[None] = None
+    """Figures of the recommended point in as many new runs, with other seeds, and on other rows where a
+    figure is taken on a sample. Those in `points` favour it, because it was picked by them."""
     attacked: AttackedFields | SkipJsonSchema[None] = None
     """Known and sensitive fields of the attacks; absent if no figure is an attack."""
     verdict: str = ""
@@ -362,12 +376,22 @@ class ParameterTry(ResponseModel):
     """Reason why the service could not run."""
 
 
+class SecondTrial(ResponseModel):
+    """The release's own and the best parameters, on another sample, with other control rows and seeds.
+
+    Its risks favour none of the parameters, while the best of many tries is low by chance, too.
+    """
+
+    now: ParameterTry
+    best: ParameterTry
+
+
 class ParameterAdvice(ResponseModel):
     """Parameters that lower the risk, found by trying them on a sample of the source."""
 
     sentence: str
     parameters: dict[str, JsonValue]
-    """Parameters to change; empty if none that was tried lowers the risk."""
+    """Parameters to change; empty if none that was tried lowers the risk in the second trial, too."""
     now: ParameterTry
     """The release's own parameters, on the sample."""
     best: ParameterTry | SkipJsonSchema[None] = None
@@ -376,6 +400,8 @@ class ParameterAdvice(ResponseModel):
     rows: int
     """Rows of the sample on which the service ran."""
     control_rows: int
+    confirmed: SecondTrial | SkipJsonSchema[None] = None
+    """Trial of the best parameters that decides on the advice; absent if no try is better."""
 
 
 class HeadlineFigure(ResponseModel):

@@ -202,7 +202,7 @@ def _meanings(
 
 def _tries(advice: Mapping[str, Any]) -> Table:
     """Build the table of the parameters that were tried; the best one is marked."""
-    best = (advice.get("best") or {}).get("change")
+    best = advice.get("parameters")
     every = [advice["now"], *advice["tries"]]
     rows: list[list[Cell]] = []
     marked = {}

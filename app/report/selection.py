@@ -21,7 +21,7 @@ _NO_VALUE = "-"
 
 _AXES = ("risk", "utility")
 
-_BEYOND = " by more than the uncertainty"
+_BEYOND = " by more than the uncertainty of all differences together, at 95 %"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +108,7 @@ def frontier(given: Mapping[str, Any], discretion: Discretion) -> Choice | None:
         sentences.append(f"You said that {what} matters more: number {preferred + 1} has the least of those.")
         if close := [str(index + 1) for index in given.get("recommended_within_uncertainty") or ()]:
             sentences.append(f"Number {listed(close)} has no more of it beyond the uncertainty.")
+        sentences += _new_runs(given)
     if runs > 1:
         sentences.append(f"Each point is the mean of {number(runs)} runs.")
     if failed:
@@ -157,6 +158,26 @@ def _comparison(given: Mapping[str, Any], best: int) -> list[str]:
         for key, why in (given.get("passed_over") or {}).items()
     ]
     return sentences
+
+
+def _new_runs(given: Mapping[str, Any]) -> list[str]:
+    """Sentences on the recommended point in new runs; none in reports of older versions."""
+    found = given.get("recommended_in_new_runs") or {}
+    values = [
+        f"{which} is {number(found[which])}{_bracketed(_limits(found.get(f'{which}_interval')))}"
+        for which in _AXES
+        if which in found
+    ]
+    if not values:
+        return []
+    return [
+        "The figures by which it was picked are good by chance, too: in new runs with other seeds "
+        f"{' and '.join(values)}."
+    ]
+
+
+def _bracketed(limits: tuple[float, float] | None) -> str:
+    return f" ({number(limits[0])} to {number(limits[1])})" if limits else ""
 
 
 def _has_intervals(given: Mapping[str, Any]) -> bool:
@@ -214,7 +235,7 @@ def _with_limits(value: float | None, limits: tuple[float, float] | None, discre
     shown = discretion.figure(value)
     if limits is None or limits[0] == limits[1] == value or shown != number(value):
         return shown
-    return f"{shown} ({number(limits[0])} to {number(limits[1])})"
+    return shown + _bracketed(limits)
 
 
 def _of_the_frontier(point: Mapping[str, Any]) -> str:

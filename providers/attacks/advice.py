@@ -3,11 +3,13 @@
 The search is over the service's own parameters, without knowledge of any service: numbers up and down,
 booleans and choices, and more fields where the service takes a list of fields to change. Each value is tried
 alone, then the best values of different parameters together. Every try runs the service on the same rows of
-the sample and attacks its release with the same control rows, so that tries compare.
+the sample and attacks its release with the same control rows, so that tries compare. The best of many risks
+is low by chance, too: it is advised only if a second trial confirms it, with other rows and seeds.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -39,6 +41,9 @@ MOST_ATTACKS = 300
 
 _TOGETHER = 3
 """Most parameters whose best values are tried together."""
+
+_CONFIRMING = 2
+"""Runs of the second trial: the release's own parameters, and the best ones."""
 
 _LEAST_ROWS = 100
 
@@ -86,21 +91,41 @@ class Try:
 
 
 @dataclass(frozen=True, slots=True)
+class SecondTrial:
+    """The release's own parameters and the best ones, on another sample and with other seeds."""
+
+    now: Try
+    best: Try
+
+    @property
+    def holds(self) -> bool:
+        """Whether the best ones are better here, too, by more than the errors of both risks."""
+        now, best = self.now, self.best
+        if not (_ran(now) and _ran(best) and _better(best, now)):
+            return False
+        first, second = now.risk or 0.0, best.risk or 0.0
+        low, high = now.low or 0.0, second if best.high is None else best.high
+        return first - second > math.hypot(first - low, high - second)
+
+
+@dataclass(frozen=True, slots=True)
 class Advice:
     """Result of the search."""
 
     sentence: str
     parameters: dict[str, Any]
-    """Parameters to change; empty if none that was tried lowers the risk."""
+    """Parameters to change; empty if none that was tried lowers the risk in the second trial, too."""
     now: Try
     """The release's own parameters, on the sample."""
     best: Try | None
-    """The best try that lowers the risk; None if there is none."""
+    """The best try that lowers the risk; None if there is none. Its risk is low by chance, too."""
     tries: list[Try]
     """All other tries, in the order in which they were made."""
     rows: int
     """Rows of the sample on which the service ran."""
     control_rows: int
+    confirmed: SecondTrial | None = None
+    """Second trial of the best try; None if there is none."""
 
     def document(self) -> dict[str, Any]:
         """Return it as plain JSON."""
@@ -133,7 +158,9 @@ def advise(
     Notes
     -----
     A try is better than the release's own parameters if its state is lower, or if its risk is below the
-    interval of theirs. At most `MOST_TRIES` runs of the service on `SAMPLE_ROWS` rows.
+    interval of theirs. The best one is advised if it is better in a second trial, too: that is a single
+    comparison, whatever the number of tries. At most `MOST_TRIES` runs of the service on `SAMPLE_ROWS` rows,
+    and those of the second trial.
     """
     if source.num_rows < _LEAST_ROWS:
         return _without_tries(f"the source has fewer than {_LEAST_ROWS} rows")
@@ -158,7 +185,11 @@ def advise(
                 tries.append(search.attempt(together | each.change))
             together |= each.change
     best = min(filter(_ran, tries), key=_rank, default=None)
-    return search.advice(now, best if best is not None and _better(best, now) else None, tries)
+    if best is None or not _better(best, now):
+        return search.advice(now, None, tries)
+    other = replace(stream, seed=stream.key("advice, second trial").tobytes())
+    second = _Search(source, method, options, thresholds, other, sub_progress(progress, search.done, 1.0))
+    return search.advice(now, best, tries, SecondTrial(second.attempt({}), second.attempt(best.change)))
 
 
 def _without_tries(reason: str) -> Advice:
@@ -193,11 +224,16 @@ class _Search:
         self._progress = progress
         self._done = 0
 
+    @property
+    def done(self) -> float:
+        """Share of all runs that are done."""
+        return min(self._done / (1 + MOST_TRIES + _CONFIRMING), 1.0)
+
     def attempt(self, change: Mapping[str, Any]) -> Try:
         """Run the service with changed parameters, and attack its release."""
-        first, last = self._done / (MOST_TRIES + 1), (self._done + 1) / (MOST_TRIES + 1)
+        first = self.done
         self._done += 1
-        progress = sub_progress(self._progress, min(first, 1.0), min(last, 1.0), "trying parameters")
+        progress = sub_progress(self._progress, first, self.done, "trying parameters")
         progress(0.0, "")
         parameters = changed(self._method.parameters, change)
         provider = PROVIDERS[self._method.service]
@@ -219,12 +255,14 @@ class _Search:
             return Try(dict(change), None, None, None, error=error.message)
         return _tried(change, judge(figures, self._thresholds))
 
-    def advice(self, now: Try, best: Try | None, tries: list[Try]) -> Advice:
+    def advice(
+        self, now: Try, best: Try | None, tries: list[Try], second: SecondTrial | None = None
+    ) -> Advice:
         """Return the result with its sentence."""
         rows, control_rows = self._kept.num_rows, self._control.num_rows
-        change = {} if best is None else best.change
-        sentence = _sentence(now, best, tries, rows)
-        return Advice(sentence, change, now, best, tries, rows, control_rows)
+        change = second.best.change if second and second.holds else {}
+        sentence = _sentence(now, second, tries, rows)
+        return Advice(sentence, change, now, best, tries, rows, control_rows, second)
 
 
 def variations(
@@ -329,19 +367,22 @@ def _better(each: Try, now: Try) -> bool:
     return state <= _rank(now)[0] and risk < (now.low or 0.0)
 
 
-def _sentence(now: Try, best: Try | None, tries: list[Try], rows: int) -> str:
+def _sentence(now: Try, second: SecondTrial | None, tries: list[Try], rows: int) -> str:
     if now.state is None:
         return f"No parameter was tried: {now.error}."
     basis = f"on a sample of {rows} rows"
-    if best is None:
+    if second is None or not second.holds:
+        again = " in a second trial, too" if second else ""
         return (
             f"None of {len(tries)} other parameters and values lowers the risk of {now.risk:.3f} {basis} "
-            "beyond its interval: another service, or fewer released fields, may."
+            f"beyond its interval{again}: another service, or fewer released fields, may."
         )
+    then, best = second.now, second.best
     change = " and ".join(f"'{name}' = {_written(value)}" for name, value in best.change.items())
     return (
         f"With {change} the risk of the worst attack is {best.risk:.3f} ({best.state}) in place of "
-        f"{now.risk:.3f} ({now.state}), {basis}; {len(tries)} parameters and values were tried."
+        f"{then.risk:.3f} ({then.state}), {basis}; {len(tries)} parameters and values were tried, and these "
+        "risks are those of a second trial of the best."
     )
 
 

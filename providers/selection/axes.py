@@ -6,13 +6,11 @@ first one that differs between the runs becomes the axis, if possible by more th
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations as pairs_of
 from typing import Any
 
 from providers.measures.assessment import MeasureOptions
-from providers.measures.shared.repeats import Interval
 from providers.selection.figures import Figure, Taken, cannot_change
-from providers.selection.ranking import differ, exact
+from providers.selection.ranking import LEVEL, Estimate, number_of_differences, p_values
 
 _SAME = 1e-12
 """Relative difference up to which two values of one figure are equal, to allow for rounding of sums."""
@@ -116,19 +114,14 @@ def _left(figure: Figure, reasons: dict[str, str], runs: Sequence[Taken]) -> str
     return reasons[figure.name] or next(undefined, "another one is defined for more runs")
 
 
-def uncertain_figures(
-    figures: Sequence[Figure], means: Sequence[Taken], intervals: Sequence[Mapping[str, Interval]]
-) -> set[str]:
-    """Return the figures of which no two points differ by more than the uncertainty."""
+def uncertain_figures(figures: Sequence[Figure], points: Sequence[Mapping[str, Estimate]]) -> set[str]:
+    """Return the figures of which no two points differ by more than the uncertainty.
+
+    A figure that is equal for all points is missing with a probability of `LEVEL` at most.
+    """
     found = set()
     for figure in figures:
-        known = [
-            (taken.values[figure.name], of_point.get(figure.name) or exact(taken.values[figure.name]))
-            for taken, of_point in zip(means, intervals, strict=True)
-            if figure.name in taken.values
-        ]
-        # The pair of the widest gap does not decide: a narrow interval may separate two closer points.
-        pairs = [(one, two, first, second) for (one, first), (two, second) in pairs_of(known, 2)]
-        if pairs and not any(differ(*pair) for pair in pairs):
+        known = [each[figure.name] for each in points if figure.name in each]
+        if len(known) > 1 and p_values(known).min() * number_of_differences(len(known), 1) > LEVEL:
             found.add(figure.name)
     return found

@@ -33,13 +33,14 @@ from providers.selection.figures import (
     named_figure,
     take_figures,
 )
-from providers.selection.ranking import best, mean_ranks
+from providers.selection.intervals import freedom_of
+from providers.selection.ranking import Estimate, best, mean_ranks
 from providers.selection.seeds import candidate_seed
 from providers.swapping.guarantee import point_guarantee
 
 MOST_CANDIDATES = 100
 
-CHOICE_REVISION = f"6.{MEASURES_REVISION}"
+CHOICE_REVISION = f"7.{MEASURES_REVISION}"
 """Revision of the choice and of its measures. It changes when another candidate may be kept for a given seed;
 a job whose candidate was chosen by another revision is not rerun."""
 
@@ -293,9 +294,17 @@ def _verdict(ranked: Sequence[Figure], runs: _Runs, again: Taken | None, kept: M
     ``again``: figures of the kept candidate on other rows; ``kept``: those by which it was chosen.
     """
     sentences = []
-    of_runs = [one.intervals for one in runs.over]
-    with_intervals = [one for one in ranked if all(one.name in known for known in of_runs)]
-    if close := uncertain_figures(with_intervals, runs.over, of_runs):
+    with_intervals = [one for one in ranked if all(one.name in known.intervals for known in runs.over)]
+    of_runs = [
+        {
+            one.name: Estimate(
+                known.values[one.name], known.intervals[one.name], freedom_of(one, [known], None, ())
+            )
+            for one in with_intervals
+        }
+        for known in runs.over
+    ]
+    if close := uncertain_figures(with_intervals, of_runs):
         names = " and ".join(f"'{figure.name}'" for figure in with_intervals if figure.name in close)
         sentences.append(f"No two candidates differ in {names} by more than the uncertainty.")
     if again is not None and again.values:

@@ -8,9 +8,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from providers.measures.shared.measure import Goal
-from providers.measures.shared.repeats import Interval
-from providers.selection.ranking import Beaten, beaten_points
+from providers.selection.ranking import (
+    LEVEL,
+    Beaten,
+    Estimate,
+    beaten_points,
+    level_of_all,
+    p_values,
+)
 
 REVERSIBLE = ("rows_in_groups_of_two", "rows_in_groups_of_three")
 """Entries of a run's `group_bits`: numbers of rows that anyone can restore exactly, or nearly so."""
@@ -24,10 +32,8 @@ class Entry:
     """Fields of which every run changed a value."""
     reversible: Mapping[str, int]
     """Entry of `REVERSIBLE` -> rows; empty if nobody can undo the run from its groups alone."""
-    figures: tuple[float, float]
-    """Values on the two axes; the same number for all, such as 0, on an axis that does not rank."""
-    intervals: tuple[Interval, Interval] | None = None
-    """Intervals of both figures; None: the figures are exact."""
+    figures: tuple[Estimate, Estimate]
+    """Figures of the two axes; the same number for all, such as 0, on an axis that does not rank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +82,35 @@ def reversible_by(provider_figures: Iterable[Mapping[str, Any]]) -> dict[str, in
     return {name: rows for name, rows in found.items() if rows}
 
 
-def eligibilities(entries: Sequence[Entry], goals: tuple[Goal, Goal]) -> list[Eligibility]:
+def shown_at(entries: Sequence[Entry], tests: int) -> float:
+    """Return the level at which a difference of rivals on an axis is beyond the uncertainty.
+
+    Parameters
+    ----------
+    entries : sequence of Entry
+    tests : int
+        Number of differences that were looked at, with those of figures that became no axis.
+    """
+    pairs = [
+        p_values([entries[index].figures[axis] for index in indices])[np.triu_indices(len(indices), 1)]
+        for indices in _rivals(entries).values()
+        for axis in range(2)
+    ]
+    return level_of_all(np.concatenate(pairs), tests) if pairs else LEVEL
+
+
+def _rivals(entries: Sequence[Entry]) -> dict[frozenset[str], list[int]]:
+    """Return protected fields -> the entries that protect these and cannot be undone."""
+    rivals: dict[frozenset[str], list[int]] = {}
+    for index, entry in enumerate(entries):
+        if not entry.reversible:
+            rivals.setdefault(entry.protects, []).append(index)
+    return rivals
+
+
+def eligibilities(
+    entries: Sequence[Entry], goals: tuple[Goal, Goal], level: float = LEVEL
+) -> list[Eligibility]:
     """Compare the entries by what they protect, whether they are reversible, and their figures.
 
     Parameters
@@ -84,6 +118,8 @@ def eligibilities(entries: Sequence[Entry], goals: tuple[Goal, Goal]) -> list[El
     entries : sequence of Entry
     goals : tuple of Goal
         Better values of each axis.
+    level : float
+        Level of a difference beyond the uncertainty (`shown_at`).
 
     Notes
     -----
@@ -91,17 +127,10 @@ def eligibilities(entries: Sequence[Entry], goals: tuple[Goal, Goal]) -> list[El
     protects a proper subset of the fields of another one is not among the best either. Two entries that
     protect other fields are not compared. O(n^2).
     """
-    rivals: dict[frozenset[str], list[int]] = {}
-    for index, entry in enumerate(entries):
-        if not entry.reversible:
-            rivals.setdefault(entry.protects, []).append(index)
+    rivals = _rivals(entries)
     beaten: dict[int, Beaten] = {}
     for indices in rivals.values():
-        found = beaten_points(
-            [entries[index].figures for index in indices],
-            [entries[index].intervals for index in indices],
-            goals,
-        )
+        found = beaten_points([entries[index].figures for index in indices], goals, level)
         beaten |= dict(zip(indices, found, strict=True))
     results = []
     for index, entry in enumerate(entries):

@@ -17,7 +17,6 @@ from pydantic.json_schema import SkipJsonSchema
 from providers.errors import ParameterError, ProviderError
 from providers.measures.assessment import MeasureOptions
 from providers.measures.run_figures import measures_stream, release_of_run
-from providers.measures.shared.repeats import Interval
 from providers.params import StrictModel
 from providers.progress import Progress, sub_progress
 from providers.selection.assumed_roles import assumed_roles, attackable
@@ -32,12 +31,11 @@ from providers.selection.figures import (
     take_figures,
 )
 from providers.selection.intervals import take_row_groups
-from providers.selection.points import Point, Tried, compared_points
-from providers.selection.ranking import differ, exact
+from providers.selection.points import Point, Tried, compared_points, figures_in_new_runs
 from providers.selection.sampled_attacks import ATTACKS
 from providers.selection.seeds import point_seed
 
-FRONTIER_REVISION = 12
+FRONTIER_REVISION = 13
 """Raised when a change alters a frontier for a given seed without a new revision of a service."""
 
 MOST_RUNS = 100
@@ -48,7 +46,8 @@ _RUNNING = 0.7
 LIMITS = (
     "A point says how the method does on this table, by two figures: look at the report of the run that is "
     "to be released, not at the point.",
-    "Anyone who tries many combinations and takes the best has fitted the choice to this table.",
+    "Anyone who tries many combinations and takes the best has fitted the choice to this table: its figures "
+    "are better than they would be in new runs, since their errors are part of the choice.",
     "A figure that is taken on a sample of rows is compared on the same sample at every point.",
     "An interval of one run is that of other rows like these, which is about that of other seeds where each "
     "row or group has its own draws. It misses a draw that is shared by all rows, as in PABIDOT: take "
@@ -95,7 +94,8 @@ class FrontierOptions(StrictModel):
     `marginals.mean_distance`."""
     matters: Literal["both", "risk", "utility"] = "both"
     """Axis that matters more. `risk` or `utility`: `recommended` is the point that is best by this figure
-    among those that no other one beats; `both`: you choose, and nothing is recommended."""
+    among those that no other one beats, and is run once more with other seeds; `both`: you choose, and
+    nothing is recommended."""
     runs: Annotated[int, Field(ge=1, le=MOST_RUNS)] = 1
     """Runs of each combination, each with its own seed; a point is the mean of their figures. More runs make
     the intervals of the points narrower. [1 to 100]"""
@@ -176,19 +176,21 @@ def frontier(
     dict
         ``risk``, ``utility``, ``goals``, ``axes``, ``passed_over``, ``protected``, ``runs``, ``points``,
         ``best``, ``recommended``, ``verdict`` and ``figures``, as plain values; ``attacked`` with the known
-        and the sensitive fields if a figure is an attack.
+        and the sensitive fields if a figure is an attack; ``recommended_in_new_runs``.
 
     Notes
     -----
     A combination that cannot be run on this table, or that lacks a figure of an axis, is a point with an
-    ``error``. `eligibilities` finds the frontier; if no figure of risk ranks, nothing is best.
+    ``error``. `eligibilities` finds the frontier; if no figure of risk ranks, nothing is best. The
+    recommended point has its figures in new runs, too: those by which it was picked are good by chance.
     """
     figures = [*tried.risk, *tried.utility]
     measures = with_units(measures, combinations)
     roles = _attacked_roles(table, combinations, figures, measures, seed)
     points: list[Point] = []
     samples: dict[str, int] = {}
-    steps = len(combinations) * runs
+    steps = (len(combinations) + (matters != "both")) * runs
+    streams = measures_stream(seed), measures_stream(measures_stream(seed).key("recommended").tobytes())
 
     def run_once(point: Point, run: int, step: int, which: str) -> None:
         provider, params = point.combination.provider, point.combination.params
@@ -198,9 +200,10 @@ def frontier(
         result = provider.swap(table, params, stream, running)
         release = release_of_run(provider, params, table, result, seed_bits)
         measuring = sub_progress(progress, (step + _RUNNING) / steps, (step + 1) / steps, which)
-        taken = take_figures(figures, release, measures, measures_stream(seed), measuring, roles)
-        if run == 0:
-            point.groups = take_row_groups(figures, release, measures, measures_stream(seed))
+        measured = streams[run >= runs]  # new runs are measured on other rows
+        taken = take_figures(figures, release, measures, measured, measuring, roles)
+        if not point.taken:
+            point.groups = take_row_groups(figures, release, measures, measured)
         samples.update(taken.samples)
         point.taken.append(taken)
         point.changed.append(result.summary.changed)
@@ -215,12 +218,12 @@ def frontier(
                 run_once(point, run, index * runs + run, which)
         except ProviderError as error:
             point.error = error.message
-    compared = compared_points(table, points, tried, roles, samples)
-    preferred = recommended(compared, matters)
-    if preferred is not None:
-        compared["recommended"] = preferred
-        if close := close_to_recommended(compared, matters):
-            compared["recommended_within_uncertainty"] = close
+    compared = compared_points(table, points, tried, roles, samples, matters)
+    if "recommended" in compared:
+        again = Point(combinations[compared["recommended"]])
+        for run in range(runs, 2 * runs):
+            run_once(again, run, steps - 2 * runs + run, "the recommended point in new runs")
+        compared["recommended_in_new_runs"] = figures_in_new_runs(again, figures, compared)
     attacked = any(figure.name in ATTACK_RISKS for figure in figures)
     known = roles.known_fields or roles.key_fields
     if attacked and known and roles.sensitive_fields:
@@ -233,25 +236,6 @@ def with_units(measures: MeasureOptions, combinations: Sequence[Combination]) ->
     named = (getattr(each.params, "unit_id", None) for each in combinations)
     unit = measures.unit_field or next(filter(None, named), None)
     return measures.model_copy(update={"unit_field": unit})
-
-
-def close_to_recommended(compared: Mapping[str, Any], axis: str) -> list[int]:
-    """Return the other best points that differ on the axis from the recommended one within the uncertainty.
-
-    Parameters
-    ----------
-    compared : mapping
-        ``points``, ``best`` and ``recommended`` of a comparison.
-    axis : {"risk", "utility"}
-    """
-
-    def limits(index: int) -> tuple[float, Interval]:
-        value = compared["points"][index][axis]
-        return value, compared["points"][index].get(f"{axis}_interval") or exact(value)
-
-    value, interval = limits(compared["recommended"])
-    others = ((index, *limits(index)) for index in compared["best"] if index != compared["recommended"])
-    return [index for index, other, of_other in others if not differ(value, other, interval, of_other)]
 
 
 def limits_of(compared: Mapping[str, Any]) -> list[str]:
@@ -273,26 +257,3 @@ def _attacked_roles(
         return measures
     roles = assumed_roles(measures, (each.params for each in combinations), table.schema)
     return attackable(roles, measures, table, measures_stream(seed))
-
-
-def recommended(compared: Mapping[str, Any], matters: str) -> int | None:
-    """Return the point that is best on one axis among those that no other one beats; None for both axes.
-
-    Parameters
-    ----------
-    compared : mapping
-        ``points``, ``best`` and ``goals`` of a comparison.
-    matters : {"both", "risk", "utility"}
-    """
-    if matters == "both" or not compared["best"]:
-        return None
-    other = "utility" if matters == "risk" else "risk"
-
-    def place(index: int) -> tuple[float, float, int]:
-        one, two = (
-            compared["points"][index][axis] * (1 if compared["goals"][axis] == "low" else -1)
-            for axis in (matters, other)
-        )
-        return one, two, index
-
-    return int(min(compared["best"], key=place))

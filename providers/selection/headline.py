@@ -22,6 +22,7 @@ from providers.selection.figures import FIGURES, Figure
 from providers.selection.headline_words import (
     ACTIONS,
     NO_FIGURE_OF_RISK,
+    NONE_IS_BETTER,
     NOTHING_MEASURED,
     lowered,
     names_of,
@@ -314,10 +315,14 @@ def _of_comparison(frontier: Mapping[str, Any], thresholds: Thresholds) -> Headl
     axis = (frontier.get("axes") or {}).get("risk") or {}
     figure = FIGURES.get(str(frontier["risk"]))
     baseline = axis.get("baseline")
-    said = _range_of_utility(frontier, best)
+    said = _range_of_utility(frontier, best) if best else NONE_IS_BETTER
     if not best or figure is None or baseline is None:
-        return Headline("unknown", [NO_FIGURE_OF_RISK, said, ACTIONS["compared"]])
+        return Headline("unknown", [NO_FIGURE_OF_RISK, said, ACTIONS["compared" if best else "incomparable"]])
     least = min(best, key=lambda point: point["risk"] if figure.goal == "low" else -point["risk"])
+    again = frontier.get("recommended_in_new_runs") or {}
+    measured_again = frontier.get("matters") == "risk" and "risk" in again
+    if measured_again:  # the least of several risks is low by chance, too
+        least = {"service": frontier["points"][frontier["recommended"]]["service"], **again}
     value, chance = float(least["risk"]), float(baseline)
     if figure.goal == "high":  # a share of values that changed
         value, chance = 1 - value, 1 - chance
@@ -328,10 +333,14 @@ def _of_comparison(frontier: Mapping[str, Any], thresholds: Thresholds) -> Headl
     sentence = (
         f"{state_words(state)}: of the combinations that no other one beats, {least['service']} has the "
         f"least risk, {reading.risk:.3f}{_limits(least, figure, chance)} beyond chance ({lowered(title)}), "
-        f"{threshold_words(reading.risk, bounds)}."
+        f"{threshold_words(reading.risk, bounds)}{_CHOSEN[measured_again] if len(best) > 1 else ''}."
     )
     found = _found(reading.risk, [reading], bounds)
     return Headline(state, [sentence, said, ACTIONS["compared"]], **found)
+
+
+_CHOSEN = ("; the least of several is low by chance, too", ", in new runs of it")
+"""Ends of the sentence on the least risk of several: without new runs, and with them."""
 
 
 def _limits(point: Mapping[str, Any], figure: Figure, chance: float) -> str:

@@ -14,6 +14,8 @@ _STATES = {
 
 NO_FIGURE_OF_RISK = "The risk is not known: no figure of this report measures it against chance."
 
+NONE_IS_BETTER = "No combination is called better than another one."
+
 NOTHING_MEASURED = "The utility is not known: nothing was measured."
 
 ACTIONS = {
@@ -26,11 +28,12 @@ ACTIONS = {
     "advice": "Attack it with 'advice' to see which parameters lower the risk.",
     "unjudged": "Give these fields the names and types that they have in the source, or name the fields to "
     "protect in 'sensitive_fields'; 'left_out' has the reason for each.",
+    "incomparable": "Change the combinations or the figure of risk, as the verdict of the comparison says.",
     "compared": "Choose a combination, run it, and attack its release before you publish it.",
 }
 """Sentence that says what to do, by state; `attacked`: low, after attacks; `advice`: added
 if nothing is known of the parameters; `unjudged`: low, but for fields that were not judged; `compared`: of
-a comparison."""
+a comparison; `incomparable`: of one without a best combination."""
 
 _SHOWN = 1e-4
 """Smallest figure, or share in per cent, that is shown; readers need not know powers of ten."""
@@ -71,8 +74,8 @@ def share_words(share: float, rows: int, threshold: int) -> str:
     In a table of fewer rows than the threshold a share between none and all is "some".
     """
     few = threshold / rows if rows else 0.0
-    if few >= 1 and 0 < share < 1:
-        return "some"
+    if few >= 1:
+        return "some" if 0 < share < 1 else _percent(share)
     if 0 < share < few:
         return f"below {max(100 * few, _SHOWN):.3g} %"
     if 0 < 1 - share < few:

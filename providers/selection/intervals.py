@@ -19,7 +19,12 @@ from providers.measures import MEASURES
 from providers.measures.assessment import MeasureOptions, Release
 from providers.measures.shared.comparison import Comparison
 from providers.measures.shared.finding import NotApplicable
-from providers.measures.shared.repeats import Interval, share_interval_of_variance, student_quantile
+from providers.measures.shared.repeats import (
+    DRAWS,
+    Interval,
+    share_interval_of_variance,
+    student_quantile,
+)
 from providers.measures.shared.sampling import sample_rows, uniforms
 from providers.randomness.chacha20 import Stream
 from providers.selection.figures import Figure, Taken, record
@@ -215,6 +220,24 @@ def interval_of(
     if not math.isfinite(below + above):
         return None
     return {"low": max(low, mean - below), "high": min(high, mean + above)}
+
+
+def freedom_of(
+    figure: Figure, runs: Sequence[Taken], groups: RowGroups | None, fields: Sequence[str]
+) -> float:
+    """Return the degrees of freedom of the error of `interval_of`; inf for those of normal errors.
+
+    An error that has two parts has the fewer degrees of both.
+    """
+    of_runs = len(runs) - 1
+    own = all(figure.name in run.intervals or figure.name in run.attempts for run in runs)
+    if own and not figure.measure.interval_of_draws:
+        return math.inf
+    if own:
+        return min(DRAWS - 1, of_runs or DRAWS - 1)
+    if groups and groups.variance(figure, fields) is not None:
+        return GROUPS - 1 + of_runs
+    return of_runs or math.inf
 
 
 def covered(figure: Figure, runs: int, has_own: bool, has_groups: bool, sampled: bool) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from providers.measures.assessment import MeasureOptions
-from providers.measures.shared.repeats import Interval
+from providers.measures.shared.measure import Goal
 from providers.selection.axes import Axis, axis_of, uncertain_figures
 from providers.selection.baseline import chance
 from providers.selection.combinations import Combination
@@ -20,12 +20,15 @@ from providers.selection.eligibility import (
     eligibilities,
     protected_by,
     reversible_by,
+    shown_at,
 )
 from providers.selection.figures import Figure, Taken, averaged_fields
-from providers.selection.intervals import RowGroups, covered, interval_of
-from providers.selection.ranking import exact
+from providers.selection.intervals import RowGroups, covered, freedom_of, interval_of
+from providers.selection.ranking import Estimate, number_of_differences, p_values
 from providers.selection.verdict import verdict
 from providers.swapping.guarantee import point_guarantee
+
+_AXES = ("risk", "utility")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +67,19 @@ class Point:
         values = [taken.over(protected).values[name] for taken in self.taken]
         return [min(values), max(values)]
 
-    def intervals(
+    def estimates(
         self, figures: Sequence[Figure], means: Taken, protected: Sequence[str]
-    ) -> dict[str, Interval]:
-        """Return figure -> interval of its mean, for the figures that have one."""
-        found = {
-            figure.name: interval_of(figure, self.taken, self.groups, protected)
+    ) -> dict[str, Estimate]:
+        """Return figure -> its mean with the interval, if it has one."""
+        return {
+            figure.name: Estimate(
+                means.values[figure.name],
+                interval_of(figure, self.taken, self.groups, protected),
+                freedom_of(figure, self.taken, self.groups, protected),
+            )
             for figure in figures
             if figure.name in means.values
         }
-        return {name: interval for name, interval in found.items() if interval is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +88,14 @@ class _Results:
 
     point: Point
     means: Taken
-    intervals: Mapping[str, Interval]
+    estimates: Mapping[str, Estimate]
     protects: frozenset[str]
     reversible: Mapping[str, int]
 
     def entry(self, axes: Sequence[Axis]) -> Entry:
-        """Return the point for the comparison with others."""
-        return Entry(self.protects, self.reversible, *_coordinates(axes, self.means, self.intervals))
+        """Return the point for the comparison with others; 0 on an axis that does not rank."""
+        risk, utility = (self.estimates[axis.figure.name] if axis.ranks else Estimate(0.0) for axis in axes)
+        return Entry(self.protects, self.reversible, (risk, utility))
 
     def document(
         self, axes: Sequence[Axis], names: Sequence[str], found: Eligibility, places: Sequence[int]
@@ -98,12 +105,13 @@ class _Results:
         ``names``: figures to show. ``places``: index in the report of each entry that was compared.
         """
         values = self.means.values
+        intervals = {name: one.interval for name, one in self.estimates.items() if one.interval}
         risk, utility = (axis.figure.name for axis in axes)
         document: dict[str, Any] = {
             "risk": values[risk],
             "utility": values[utility],
             "figures": {name: values[name] for name in names if name in values},
-            "intervals": self.intervals,
+            "intervals": intervals,
             "protects": sorted(self.protects),
             "protects_fewer": bool(found.unprotected),
             "unprotected": list(found.unprotected),
@@ -111,8 +119,8 @@ class _Results:
             "dominated": found.dominated or not axes[0].ranks,
         }
         for axis in axes:
-            if axis.figure.name in self.intervals:
-                document[f"{axis.figure.measure.concerns}_interval"] = self.intervals[axis.figure.name]
+            if axis.figure.name in intervals:
+                document[f"{axis.figure.measure.concerns}_interval"] = intervals[axis.figure.name]
         if axes[0].ranks and found.within_uncertainty_of:
             document["within_uncertainty_of"] = [places[other] for other in found.within_uncertainty_of]
         # Groups, hence rate and epsilon, are the same in all runs of a combination.
@@ -125,8 +133,9 @@ def compared_points(
     tried: Tried,
     measures: MeasureOptions,
     samples: Mapping[str, int],
+    matters: str = "both",
 ) -> dict[str, Any]:
-    """Choose the axes, place the points on them, and compare the points."""
+    """Choose the axes, place the points on them, compare the points, and recommend one if an axis matters."""
     ran = [point for point in points if not point.error]
     protected = sorted({name for point in ran for one in point.changed for name, rows in one.items() if rows})
     figures = (*tried.risk, *tried.utility)
@@ -136,7 +145,9 @@ def compared_points(
     placed = [one for one in results if not one.point.error]
     places = [index for index, point in enumerate(points) if not point.error]
     goals = axes[0].figure.goal, axes[1].figure.goal
-    found = eligibilities([one.entry(axes) for one in placed], goals)
+    entries = [one.entry(axes) for one in placed]
+    level = shown_at(entries, number_of_differences(len(ran), len(figures)))
+    found = eligibilities(entries, goals, level)
     of_place = dict(zip(places, zip(placed, found, strict=True), strict=True))
     documents = []
     for index, point in enumerate(points):
@@ -153,7 +164,21 @@ def compared_points(
             document["ranges"] = {name: point.range_of(name, protected) for name in document["figures"]}
         documents.append(document)
     runs = [run for one in ran for run in one.taken]
-    return {
+    best = [index for index, document in enumerate(documents) if not document["dominated"]]
+    preferred: dict[str, Any] = {}
+    if matters != "both" and best:
+        axis = _AXES.index(matters)
+        figures_of = {index: of_place[index][0].entry(axes).figures for index in best}
+        chosen = _recommended(documents, best, matters, dict(zip(_AXES, goals, strict=True)))
+        preferred["recommended"] = chosen
+        close = [
+            index
+            for index in best
+            if index != chosen and p_values([figures_of[index][axis], figures_of[chosen][axis]])[0, 1] > level
+        ]
+        if close:
+            preferred["recommended_within_uncertainty"] = close
+    return preferred | {
         "risk": axes[0].figure.name,
         "utility": axes[1].figure.name,
         "goals": {"risk": goals[0], "utility": goals[1]},
@@ -164,7 +189,7 @@ def compared_points(
         "passed_over": axes[0].passed_over | axes[1].passed_over,
         "protected": protected,
         "points": documents,
-        "best": [index for index, document in enumerate(documents) if not document["dominated"]],
+        "best": best,
         "verdict": verdict(documents, axes[0], axes[1]),
         "figures": {
             figure.name: figure.described(samples, averaged_fields(figure, runs, protected))
@@ -175,12 +200,42 @@ def compared_points(
     }
 
 
+def _recommended(
+    documents: Sequence[Mapping[str, Any]], best: Sequence[int], matters: str, goals: Mapping[str, Goal]
+) -> int:
+    """Return the point that is best on the axis that matters, and of equals on the other one."""
+
+    def place(index: int) -> tuple[float, float, int]:
+        one, two = (
+            documents[index][axis] * (1 if goals[axis] == "low" else -1)
+            for axis in sorted(_AXES, key=lambda axis: axis != matters)
+        )
+        return one, two, index
+
+    return min(best, key=place)
+
+
+def figures_in_new_runs(
+    again: Point, figures: Sequence[Figure], compared: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the figures of the axes in new runs of a point, with their intervals; those that it has."""
+    protected = compared["protected"]
+    estimates = again.estimates(figures, again.over(protected), protected)
+    found: dict[str, Any] = {}
+    for axis in _AXES:
+        if (estimate := estimates.get(compared[axis])) is not None:
+            found[axis] = estimate.value
+            if estimate.interval is not None:
+                found[f"{axis}_interval"] = estimate.interval
+    return found
+
+
 def _results(point: Point, figures: Sequence[Figure], protected: Sequence[str]) -> _Results:
     means = point.over(protected)
     return _Results(
         point,
         means,
-        point.intervals(figures, means, protected),
+        point.estimates(figures, means, protected),
         protected_by(point.changed),
         reversible_by(point.provider),
     )
@@ -191,7 +246,7 @@ def _axes(
 ) -> tuple[Axis, Axis]:
     """Choose the axes of risk and utility, and note the error of each point that lacks a figure of theirs."""
     means = [one.means for one in results]
-    uncertain = uncertain_figures((*tried.risk, *tried.utility), means, [one.intervals for one in results])
+    uncertain = uncertain_figures((*tried.risk, *tried.utility), [one.estimates for one in results])
     risk, utility = (
         axis_of(some, means, measures, protected, uncertain) for some in (tried.risk, tried.utility)
     )
@@ -220,15 +275,3 @@ def _covered(figure: Figure, points: Sequence[Point]) -> dict[str, str]:
     runs, groups = max(len(point.taken) for point in points), any(point.groups for point in points)
     covers = covered(figure, runs, own, groups, any(figure.measure.key in run.samples for run in taken))
     return {"interval_covers": covers} if covers else {}
-
-
-def _coordinates(
-    axes: Sequence[Axis], taken: Taken, intervals: Mapping[str, Interval]
-) -> tuple[tuple[float, float], tuple[Interval, Interval]]:
-    """Return values and intervals on the axes; 0 on an axis that does not rank, so that it has no effect."""
-    risk, utility = (taken.values[axis.figure.name] if axis.ranks else 0.0 for axis in axes)
-    of_risk, of_utility = (
-        (intervals.get(axis.figure.name) if axis.ranks else None) or exact(value)
-        for axis, value in zip(axes, (risk, utility), strict=True)
-    )
-    return (risk, utility), (of_risk, of_utility)

@@ -80,6 +80,7 @@ def _uncertainty(best: Sequence[Mapping[str, Any]], risk: Axis, utility: Axis) -
             )
         if axis.ranks and any(f"{concerns}_interval" not in point for point in best):
             sentences.append(
-                f"The figure of {concerns}, '{name}', has no interval for a single run: take several 'runs'."
+                f"The figure of {concerns}, '{name}', has no interval for a single run, so that any "
+                "difference in it decides, also by chance: take several 'runs'."
             )
     return sentences

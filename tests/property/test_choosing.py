@@ -14,7 +14,7 @@ from providers.measures.risk.changed_share import share_different
 from providers.measures.risk.interval_sd import share_near
 from providers.measures.shared.measure import Goal
 from providers.selection.eligibility import Entry, eligibilities
-from providers.selection.ranking import beaten_points, best, mean_ranks, ranks
+from providers.selection.ranking import Estimate, beaten_points, best, mean_ranks, ranks
 from providers.selection.seeds import candidate_seed, derived_seed, point_seed
 from tests.naive import choosing as naive
 
@@ -26,7 +26,11 @@ MASTER = bytes(range(32))
 
 
 def dominated(points: list[tuple[float, float]], goals: tuple[Goal, Goal] = ("low", "low")) -> list[bool]:
-    return [one.clearly for one in beaten_points(points, [None] * len(points), goals)]
+    return [one.clearly for one in beaten_points([exact(point) for point in points], goals)]
+
+
+def exact(point: tuple[float, float]) -> tuple[Estimate, Estimate]:
+    return Estimate(point[0]), Estimate(point[1])
 
 
 @given(st.lists(st.tuples(NUMBERS, NUMBERS), max_size=25), st.tuples(GOALS, GOALS))
@@ -61,7 +65,7 @@ def test_a_difference_within_the_uncertainty_beats_nothing(
 ) -> None:
     """Intervals only add points to the frontier; those that they add name the points that are better."""
     values = [value for value, _ in points]
-    found = beaten_points(values, [limits(*each) for each in points], goals)
+    found = beaten_points([limits(*each) for each in points], goals)
     for mine, one, exactly in zip(points, found, dominated(values, goals), strict=True):
         better = [index for index, value in enumerate(values) if naive.dominated([value, mine[0]], goals)[1]]
         clear = [index for index in better if naive.clearly_apart(mine, points[index])]
@@ -71,11 +75,9 @@ def test_a_difference_within_the_uncertainty_beats_nothing(
     assert not all(one.clearly for one in found)
 
 
-def limits(
-    values: tuple[float, float], reaches: tuple[float, ...]
-) -> tuple[dict[str, float], dict[str, float]]:
+def limits(values: tuple[float, float], reaches: tuple[float, ...]) -> tuple[Estimate, Estimate]:
     one, two = (
-        {"low": value - reaches[2 * axis], "high": value + reaches[2 * axis + 1]}
+        Estimate(value, {"low": value - reaches[2 * axis], "high": value + reaches[2 * axis + 1]})
         for axis, value in enumerate(values)
     )
     return one, two
@@ -142,7 +144,7 @@ def test_eligibility_is_what_its_definition_says(
     runs: list[tuple[frozenset[str], dict[str, int], tuple[float, float]]], goals: tuple[Goal, Goal]
 ) -> None:
     """Results agree with the pairwise definition; runs that are reversible or protect less are never best."""
-    found = eligibilities([Entry(*run) for run in runs], goals)
+    found = eligibilities([Entry(fields, undone, exact(figures)) for fields, undone, figures in runs], goals)
     assert [(list(one.unprotected), one.dominated) for one in found] == naive.eligibilities(runs, goals)
     for (fields, reversible, _), one in zip(runs, found, strict=True):
         fewer = any(fields < others and not undone for others, undone, _ in runs)

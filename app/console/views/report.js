@@ -199,7 +199,7 @@ function frontier(compared, job) {
       : element(
           "p",
           { class: "good" },
-          `You said that ${compared.matters} matters more: point ${recommended + 1}, ${points[recommended].service}, is the best by it.${close(compared)}`,
+          `You said that ${compared.matters} matters more: point ${recommended + 1}, ${points[recommended].service}, is the best by it.${close(compared)}${inNewRuns(compared)}`,
         ),
     quiet([
       ...attackers(attacked),
@@ -250,6 +250,12 @@ function frontier(compared, job) {
 /** Names the points that differ from the recommended one by no more than the uncertainty. */
 const close = ({ recommended_within_uncertainty: others }) =>
   others ? ` Point ${others.map((index) => index + 1).join(", ")} differs from it by no more than the uncertainty.` : "";
+
+/** Describes the recommended point in new runs: those by which it was picked favour it. */
+const inNewRuns = ({ recommended_in_new_runs: found, matters }) =>
+  found?.[matters] === undefined
+    ? ""
+    : ` In new runs with other seeds its figure of ${matters} is ${withLimits(found[matters], found[`${matters}_interval`])}.`;
 
 /** Names the points that are better by no more than the uncertainty. */
 const hardlyBetter = ({ within_uncertainty_of: better }) =>

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pydantic import ValidationError
 
 from providers import PROVIDERS
-from providers.arrays import Float64Array, Int64Array
+from providers.arrays import BoolArray, Float64Array, Int64Array
 from providers.attacks.household_groups import household_groups, members_of_groups
 from providers.attacks.methods.moving_chances import (
     OUTSIDE,
@@ -62,6 +62,15 @@ class MovedFields:
         if self.chances is None:
             return np.where(self.group == OUTSIDE, 0.0, self.rate)
         return with_partners(self.chances, self.group)
+
+    @property
+    def one_of_each_unit(self) -> BoolArray | None:
+        """Mask of the first row of each unit, if units of any size have one value each; else None."""
+        if self.units is None or not self.one_value:
+            return None
+        first = np.zeros(len(self.group), np.bool_)
+        first[np.unique(self.units, return_index=True)[1]] = True
+        return first
 
     @property
     def name(self) -> str:

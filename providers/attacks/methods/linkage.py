@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from providers.arrays import Float64Array, Int64Array
+from providers.arrays import BoolArray, Float64Array, Int64Array
 from providers.attacks.attack import Attack
 from providers.attacks.figures import AttackResult, successes
 from providers.attacks.methods.groups import MovedFields, in_release_order, joint_codes, moved_fields
@@ -33,7 +33,13 @@ _LEAST = 1e-12
 """Least sum of the other rows' probabilities to have moved; below it no partner is possible."""
 
 
-def weights(shown: Int64Array, value: int, group: Int64Array, moving: Float64Array) -> Float64Array:
+def weights(
+    shown: Int64Array,
+    value: int,
+    group: Int64Array,
+    moving: Float64Array,
+    counted: BoolArray | None = None,
+) -> Float64Array:
     """Return the probability of each row to be the one whose true value is given, up to a factor.
 
     A row that moved with probability p shows its own value with probability 1 - p. Its value is else shown by
@@ -50,11 +56,15 @@ def weights(shown: Int64Array, value: int, group: Int64Array, moving: Float64Arr
         Group of each row, -1 for none.
     moving : ndarray of float64, shape (rows,)
         Probability of each row to have moved.
+    counted : ndarray of bool, shape (rows,), optional
+        One row of each unit, if all rows of a unit show one value, which went to another unit of any size: a
+        partner is a unit then, however many rows it has. None: each row counts.
     """
     equal = shown == value
     places = group + 1  # 0 for rows in no group
-    movers = np.bincount(places, moving)
-    holders = np.bincount(places, np.where(equal, moving, 0.0), minlength=len(movers))
+    partners = moving if counted is None else np.where(counted, moving, 0.0)
+    movers = np.bincount(places, partners)
+    holders = np.bincount(places, np.where(equal, partners, 0.0), minlength=len(movers))
     rest = movers[places] - moving
     share = np.divide(holders[places] - equal * moving, rest, out=np.zeros(len(rest)), where=rest > _LEAST)
     found: Float64Array = np.where(group == OUTSIDE, equal, moving * share + equal * (1 - moving))
@@ -70,7 +80,7 @@ def choose_row(weight: Float64Array, chance: float) -> int:
 def link(
     target: int,
     fixed: tuple[Int64Array, Int64Array] | None,
-    moved: list[tuple[MovedFields, Float64Array, Int64Array, Int64Array]],
+    moved: list[tuple[MovedFields, Float64Array, BoolArray | None, Int64Array, Int64Array]],
     rows: int,
 ) -> Float64Array:
     """Return the probability of each row of the release to be the target's, up to a factor; shape (rows,).
@@ -81,8 +91,8 @@ def link(
         Attacked row of the source.
     fixed : pair of ndarrays, optional
         Codes of the known fields that did not move, of source and release.
-    moved : list of (fields, chances to have moved, codes of the source, codes of the release)
-        Known fields that moved, set by set.
+    moved : list of (fields, chances to have moved, counted rows, codes of the source, codes of the release)
+        Known fields that moved, set by set; counted rows are those of `weights`.
     rows : int
         Rows of the release.
     """
@@ -91,8 +101,8 @@ def link(
         equal = fixed[1] == fixed[0][target]
         if equal.any():  # a suppressed value leaves none
             weight *= equal
-    for fields, moving, true, shown in moved:
-        factor = weight * weights(shown, int(true[target]), fields.group, moving)
+    for fields, moving, counted, true, shown in moved:
+        factor = weight * weights(shown, int(true[target]), fields.group, moving, counted)
         if factor.any():
             weight = factor
     return weight
@@ -115,12 +125,12 @@ def _run(tables: AttackTables) -> AttackResult:
     for each in sets:
         named = [name for name in each.fields if name in known]
         true, shown = joint_codes(tables, named, ["source", "release"])
-        moved.append((each, each.moving, true, shown))
+        moved.append((each, each.moving, each.one_of_each_unit, true, shown))
 
     def agree(target: int) -> Float64Array:
         # Linkage that takes the values as they are shown, as if nothing had been exchanged.
         agreeing = np.zeros(rows) if fixed is None else (fixed[1] == fixed[0][target]).astype(np.float64)
-        for _, _, true, shown in moved:
+        for *_, true, shown in moved:
             agreeing += shown == true[target]
         return agreeing
 

@@ -5,13 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from providers.arrays import Float64Array, IndexArray, Int64Array
-from providers.attacks.figures import AttackResult, successes
+from providers.arrays import BoolArray, Float64Array, IndexArray, Int64Array
+from providers.attacks.figures import AttackResult, Successes, share_of
 from providers.attacks.methods.groups import checked_params
 from providers.attacks.tables import AttackTables
 from providers.attacks.units import known_share_of, of_whole_units, one_of_each
 from providers.measures.shared.columns import column_of
 from providers.measures.shared.finding import NotApplicable
+from providers.measures.shared.repeats import variance_of_mean
 from providers.measures.shared.sampling import sample_rows
 
 NEAR = 0.25
@@ -138,10 +139,10 @@ def judge(
     right = np.abs(guess - truth) <= NEAR
     base = np.abs(constant - truth) <= NEAR
     by_field = r_squared(guesses[others], rotated.source[others])
-    tries, confidence = truth.size, tables.options.confidence
+    confidence = tables.options.confidence
     return AttackResult(
-        successes(int(right.sum()), tries, confidence),
-        successes(int(base.sum()), tries, confidence),
+        successes_in_rows(right, confidence),
+        successes_in_rows(base, confidence),
         None,
         None,
         note="A row that was not rotated has no image in the release: there is no control.",
@@ -153,6 +154,31 @@ def judge(
             **details,
         },
     )
+
+
+def successes_in_rows(right: BoolArray, confidence: float) -> Successes:
+    """Return the share of values that are right, with an interval for dependent values of a row.
+
+    Parameters
+    ----------
+    right : ndarray of bool, shape (rows, fields)
+    confidence : float
+
+    Notes
+    -----
+    One guess of a rotation recovers all values of a row, or none. The variance between rows gives the number
+    of independent values that would be as uncertain; if all values are right, or all wrong, it is that of the
+    rows.
+
+    References
+    ----------
+    Korn and Graubard 1998, Survey Methodology 24, 193-201: intervals of shares by effective sample sizes.
+    """
+    rows, fields = right.shape
+    share = float(right.mean())
+    variance, _ = variance_of_mean(right.ravel().astype(np.float64), np.repeat(np.arange(rows), fields))
+    effective = min(share * (1 - share) / variance, right.size) if variance > 0 else rows
+    return share_of(share, right.size, effective, confidence)
 
 
 def r_squared(guesses: Float64Array, truth: Float64Array) -> Float64Array:

@@ -16,7 +16,7 @@ Interval = dict[str, float]
 """Limits of an interval, ``{"low": ..., "high": ...}``."""
 
 
-def student_quantile(freedom: int) -> float:
+def student_quantile(freedom: float) -> float:
     """Half the width of a 95 % interval of Student's distribution, in standard errors."""
     from scipy.special import stdtrit  # slow to import and rarely needed
 

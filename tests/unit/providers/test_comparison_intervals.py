@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from scipy.stats import ttest_ind
 
 from providers.measures.assessment import MeasureOptions, Release
 from providers.measures.risk.interval_sd import robust_scale
@@ -19,7 +20,14 @@ from providers.selection.combinations import Variation, combinations_of
 from providers.selection.figures import FIGURES, Taken, take_figures
 from providers.selection.frontier import FrontierOptions, frontier, frontier_figures, with_units
 from providers.selection.intervals import GROUPS, RowGroups, covered, interval_of, take_row_groups
-from providers.selection.ranking import beaten_points, differ
+from providers.selection.ranking import (
+    LEVEL,
+    Estimate,
+    beaten_points,
+    level_of_all,
+    number_of_differences,
+    p_values,
+)
 
 NEAR, CHANGED, RHO, RANKS = (
     FIGURES[name]
@@ -105,11 +113,55 @@ def test_a_figure_without_an_interval_gets_one_from_several_runs() -> None:
 @pytest.mark.parametrize(("reach", "beaten"), [(0.0, True), (0.05, True), (0.08, False)])
 def test_a_difference_of_a_tenth_needs_small_errors(reach: float, beaten: bool) -> None:
     """Two errors add up as squares: 0.05 each is less than 0.1, 0.08 each is more."""
-    limits = [{"low": value - reach, "high": value + reach} for value in (0.3, 0.4)]
-    assert differ(0.3, 0.4, limits[0], limits[1]) == differ(0.4, 0.3, limits[1], limits[0]) == beaten
-    same = {"low": 0.0, "high": 0.0}
-    found = beaten_points([(0.3, 0.0), (0.4, 0.0)], [(limits[0], same), (limits[1], same)])
+    one, two = (Estimate(value, {"low": value - reach, "high": value + reach}) for value in (0.3, 0.4))
+    assert (p_values([one, two])[0, 1] <= LEVEL) == (p_values([two, one])[0, 1] <= LEVEL) == beaten
+    found = beaten_points([(one, Estimate(0.0)), (two, Estimate(0.0))])
     assert [(one.clearly, one.within) for one in found] == [(False, ()), (beaten, () if beaten else (0,))]
+
+
+def about(value: float, reach: float, freedom: float) -> Estimate:
+    return Estimate(value, {"low": value - reach, "high": value + reach}, freedom)
+
+
+@pytest.mark.parametrize("freedom", [3.0, 9.0, math.inf])
+def test_alike_points_are_seldom_called_dominated(freedom: float) -> None:
+    """None of 20 alike points is, in 95 of 100 comparisons; without correction one is in most of them."""
+    chance = np.random.default_rng(8)
+    rounds, points = 200, 20
+    alone = together = 0
+    for _ in range(rounds):
+        errors = np.sqrt(chance.chisquare(freedom, (points, 2)) / freedom) if freedom < math.inf else 1.0
+        reaches = student_quantile(freedom) * np.broadcast_to(errors, (points, 2))
+        alike = [
+            (about(values[0], reach[0], freedom), about(values[1], reach[1], freedom))
+            for values, reach in zip(chance.normal(0, 1, (points, 2)), reaches, strict=True)
+        ]
+        pairs = [p_values([point[axis] for point in alike])[np.triu_indices(points, 1)] for axis in (0, 1)]
+        level = level_of_all(np.concatenate(pairs), number_of_differences(points, 2))
+        alone += any(one.clearly for one in beaten_points(alike))
+        together += any(one.clearly for one in beaten_points(alike, level=level))
+    assert together <= 0.05 * rounds
+    assert alone > 0.5 * rounds
+
+
+def test_holms_procedure_is_that_of_its_definition() -> None:
+    """The k-th least of m probabilities is shown up to .05 / (m - k + 1), as long as all before it are."""
+    assert level_of_all(np.array([0.03, 0.012, 0.01, 0.5]), 4) == 0.012
+    assert level_of_all(np.array([0.03, 0.012, 0.01, 0.5]), 5) == 0.012
+    assert level_of_all(np.array([0.03, 0.012, 0.01, 0.5]), 6) == 0.0
+    assert level_of_all(np.array([0.0, 0.04]), 2) == 0.04
+    assert level_of_all(np.array([]), 0) == 0.0
+
+
+def test_the_test_of_two_figures_is_that_of_welch() -> None:
+    one, two = ([3.1, 2.9, 3.6, 3.3], [4.0, 4.4, 3.7, 4.9, 4.1])
+    figures = []
+    for sample in (one, two):
+        mean, error = float(np.mean(sample)), float(np.std(sample, ddof=1)) / math.sqrt(len(sample))
+        reach = student_quantile(len(sample) - 1) * error
+        figures.append(about(mean, reach, len(sample) - 1))
+    expected = float(ttest_ind(one, two, equal_var=False).pvalue)
+    assert p_values(figures)[0, 1] == pytest.approx(expected)
 
 
 def test_the_axis_is_the_first_figure_that_differs_beyond_its_uncertainty() -> None:

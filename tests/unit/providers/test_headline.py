@@ -16,7 +16,13 @@ from providers.measures.assessment import MeasureOptions, Release, assess
 from providers.measures.meanings import MEANINGS
 from providers.measures.run_figures import measures_stream
 from providers.selection.headline import Headline, headline
-from providers.selection.headline_words import change_by_chance
+from providers.selection.headline_words import (
+    ACTIONS,
+    NO_FIGURE_OF_RISK,
+    NONE_IS_BETTER,
+    change_by_chance,
+    share_words,
+)
 from tests.naive import headline as naive
 
 OPTIONS = MeasureOptions(key_fields=("age", "town"), sensitive_fields=("job", "income"))
@@ -399,6 +405,38 @@ def test_a_comparison_has_the_state_of_its_least_risk(
     without = headline({"frontier": frontier | {"axes": {}}}, Thresholds())
     assert without.state == "unknown"
     assert len(without.sentences) == 3
+
+
+def test_a_comparison_has_the_risk_of_new_runs() -> None:
+    """The least of several risks is low by chance, too: new runs of that point say how low it is."""
+    points = [
+        {"service": "MEDS", "risk": risk, "utility": 0.1, "dominated": False} for risk in (0.3, 0.04, 0.05)
+    ]
+    frontier = {
+        "risk": "record_linkage.rate",
+        "utility": "delta_rho.mean",
+        "points": points,
+        "axes": {"risk": {"baseline": 0.0}},
+    }
+    found = headline({"frontier": frontier}, Thresholds())
+    assert found.state == "low"
+    assert found.sentences[0].endswith("not above 0.05; the least of several is low by chance, too.")
+    again = {"matters": "risk", "recommended": 1, "recommended_in_new_runs": {"risk": 0.07}}
+    found = headline({"frontier": frontier | again}, Thresholds())
+    assert (found.state, found.risk) == ("elevated", 0.07)
+    assert found.sentences[0].endswith("above 0.05, in new runs of it.")
+
+
+def test_a_comparison_without_a_best_point_advises_no_choice() -> None:
+    points = [{"service": "DSWAP", "risk": 0.0, "utility": 0.1, "dominated": True}] * 2
+    frontier = {"risk": "inference_risk", "utility": "delta_rho.mean", "points": points}
+    found = headline({"frontier": frontier}, Thresholds())
+    assert found.sentences == [NO_FIGURE_OF_RISK, NONE_IS_BETTER, ACTIONS["incomparable"]]
+
+
+def test_all_of_few_rows_are_not_a_bound_above_all() -> None:
+    """A table of two rows, all of whose exchanges anybody undoes, had "below 250 % of the rows"."""
+    assert [share_words(share, 2, 5) for share in (0.0, 0.5, 1.0)] == ["0 %", "some", "100 %"]
 
 
 def test_every_measure_has_its_texts() -> None:

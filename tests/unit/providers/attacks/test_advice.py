@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -77,6 +78,29 @@ def test_the_parameter_that_lowers_the_risk_is_found(monkeypatch: pytest.MonkeyP
     sentence = "With 'rate' = 1.0 and 'locked' = true the risk of the worst attack is 0.040 (low)"
     assert sentence in found.sentence
     assert found.rows + found.control_rows == 400
+
+
+def test_what_was_low_by_chance_is_no_advice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The best of many alike tries is below the interval of the release's own, and not in a second trial."""
+    chance = np.random.default_rng(1)
+
+    def attack(*_: Any, **__: Any) -> AttackFigures:
+        made, control = successes(int(chance.binomial(200, 0.3)), 200, 0.95), successes(0, 200, 0.95)
+        result = AttackResult(made, None, control, risk_of(made, control))
+        return AttackFigures({"linkability": result}, {}, "given")
+
+    monkeypatch.setattr(advice, "attack_release", attack)
+    method = MethodUsed("LOCALITY", {"fields": ["income"]})
+    found = [
+        advise(people(200), method, OPTIONS, Thresholds(), attacks_stream(bytes([seed]) * 32), no_progress)
+        for seed in range(20)
+    ]
+    picked = [each for each in found if each.best is not None]
+    assert len(picked) >= 5
+    assert sum(bool(each.parameters) for each in picked) <= 1
+    for each in picked:
+        assert each.confirmed is not None
+        assert ("in a second trial, too" in each.sentence) == (not each.parameters)
 
 
 def test_a_difference_within_the_interval_is_no_advice(monkeypatch: pytest.MonkeyPatch) -> None:

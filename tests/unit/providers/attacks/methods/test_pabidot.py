@@ -8,11 +8,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
-from providers.attacks.figures import AttackResult
+from providers.attacks.figures import AttackResult, Successes, successes
 from providers.attacks.methods import enumeration, ica, known_io, naive_rotation
 from providers.attacks.methods.ica import match_components
 from providers.attacks.methods.known_io import least_squares
-from providers.attacks.methods.rotation import NEAR, known_indices, r_squared, rotated_rows
+from providers.attacks.methods.rotation import (
+    NEAR,
+    known_indices,
+    r_squared,
+    rotated_rows,
+    successes_in_rows,
+)
 from providers.attacks.suite import MethodUsed
 from providers.measures.shared.finding import NotApplicable
 from tests.naive import method_attacks as naive
@@ -130,6 +136,32 @@ def test_success_is_a_count_of_near_values() -> None:
         true, shown = (table[name].to_numpy() for table in (tables.source, tables.release))
         count += int((np.abs(shown - true) <= NEAR * true.std(ddof=1)).sum())
     assert (found.attack.successes, found.attack.tries) == (count, 3200)
+
+
+def test_the_values_of_a_row_are_recovered_together() -> None:
+    """The interval of 20 rows that are all right or all wrong is that of 20, and not of 80, attempts."""
+    right = np.repeat(np.arange(20) < 6, 4).reshape(20, 4)
+    found = successes_in_rows(right, 0.95)
+    rows = successes(6, 20, 0.95)
+    assert (found.successes, found.tries, found.rate) == (24, 80, 0.3)
+    assert found.low == pytest.approx(rows.low, abs=0.01)
+    assert found.high == pytest.approx(rows.high, abs=0.01)
+    everything = successes_in_rows(np.ones((20, 4), np.bool_), 0.95)
+    assert everything.low == successes(20, 20, 0.95).low
+
+
+def test_the_interval_of_recovered_values_covers_the_share_of_all_rows() -> None:
+    """Fields with a common cause: samples of rows cover it in 95 of 100 cases; single values would not."""
+    random = np.random.default_rng(6)
+    common = random.normal(size=(4000, 1))
+    right = common + 0.4 * random.normal(size=(4000, 5)) < -0.4
+    samples = [right[random.choice(4000, 100, replace=False)] for _ in range(300)]
+
+    def covered(intervals: list[Successes]) -> float:
+        return float(np.mean([each.low <= right.mean() <= each.high for each in intervals]))
+
+    assert covered([successes_in_rows(sample, 0.95) for sample in samples]) >= 0.93
+    assert covered([successes(int(sample.sum()), sample.size, 0.95) for sample in samples]) < 0.8
 
 
 def test_rows_in_an_unknown_order_are_left_out() -> None:

@@ -9,8 +9,8 @@ import pytest
 from providers.attacks.composition.intruder_groups import groups_by_field, rate_of
 from providers.attacks.figures import AttackResult
 from providers.attacks.methods import linkage, reidentification
-from providers.attacks.methods.groups import checked_params, joint_codes, moved_fields
-from providers.attacks.methods.linkage import choose_row, link
+from providers.attacks.methods.groups import MovedFields, checked_params, joint_codes, moved_fields
+from providers.attacks.methods.linkage import choose_row, link, weights
 from providers.attacks.methods.moving_chances import OUTSIDE
 from providers.attacks.methods.reidentification import commonest_values, guess_values
 from providers.attacks.options import AttackOptions, check_known_rows
@@ -181,18 +181,30 @@ def test_linkage_equals_its_twin(extra: dict[str, Any]) -> None:
     moved = []
     for each in moved_fields(tables):
         true, shown = joint_codes(tables, each.fields, ["source", "release"])
-        moved.append((each, each.moving, true, shown))
+        moved.append((each, each.moving, each.one_of_each_unit, true, shown))
     for target in range(60):
         found = link(target, (fixed[0], fixed[1]), moved, 60)
         expected = naive.link_weights(
             (fixed[1].tolist(), int(fixed[0][target])),
             [
                 (shown.tolist(), int(true[target]), each.group.tolist(), moving.tolist())
-                for each, moving, true, shown in moved
+                for each, moving, _, true, shown in moved
             ],
             60,
         )
         assert found / found.max() == pytest.approx(np.array(expected) / max(expected))
+
+
+def test_partners_of_units_of_any_size_are_units() -> None:
+    """Four persons of 5, 1, 1 and 2 rows exchange their values in pairs: counted over the three pairings."""
+    person = np.repeat([0, 1, 2, 3], [5, 1, 1, 2])
+    values = np.array([7, 7, 8, 9])  # of each person in the release
+    moved = MovedFields(("x",), np.zeros(9, np.int64), 1.0, units=person, one_value=True)
+    for true in (7, 8, 9):
+        found = weights(values[person], true, moved.group, moved.moving, moved.one_of_each_unit)
+        pairings = [{0: 1, 1: 0, 2: 3, 3: 2}, {0: 2, 2: 0, 1: 3, 3: 1}, {0: 3, 3: 0, 1: 2, 2: 1}]
+        chances = [np.mean([values[each[one]] == true for each in pairings]) for one in range(4)]
+        assert found == pytest.approx(np.array(chances)[person])
 
 
 def test_ties_are_chosen_evenly() -> None:

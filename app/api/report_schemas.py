@@ -443,7 +443,8 @@ class FieldGuarantee(ResponseModel):
     paper_bound: float
     """Bound of the paper for an exchange of two people; never below epsilon."""
     largest_group: int
-    """Rows of the largest group, which determines epsilon."""
+    """Rows, or with `household` or `unit_id` households or units, of the largest group, which determines
+    epsilon."""
 
 
 class GuaranteeDescription(ResponseModel):

@@ -95,7 +95,8 @@ class EventDescription(ResponseModel):
 
 
 class GroupSizeDescription(ResponseModel):
-    """Number of rows in the smallest, the median and the largest group."""
+    """Number of rows in the smallest, the median and the largest group; with `household` or `unit_id` of a swap
+    the number of households or units."""
 
     smallest: int
     median: float

@@ -19,8 +19,11 @@ class Guarantee:
     limits: Sequence[str]
 
 
-def guarantee(figures: Mapping[str, Any] | None) -> Guarantee | None:
-    """Build the section from the provider's figure `guarantee`; None if the run has none."""
+def guarantee(figures: Mapping[str, Any] | None, members: str) -> Guarantee | None:
+    """Build the section from the provider's figure `guarantee`; None if the run has none.
+
+    ``members``: of the groups, such as ``rows``.
+    """
     if not figures:
         return None
     epsilon, target = figures.get("epsilon"), figures.get("target_epsilon")
@@ -43,7 +46,7 @@ def guarantee(figures: Mapping[str, Any] | None) -> Guarantee | None:
         )
         for name, entry in figures["by_field"].items()
     ]
-    head = ("swap field", "epsilon", "paper's bound", "rows of the largest group")
+    head = ("swap field", "epsilon", "paper's bound", f"{members} of the largest group")
     return Guarantee(
         found,
         Table("Epsilon of each random order; they add up", head, rows),

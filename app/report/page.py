@@ -76,7 +76,8 @@ def html_report(job: Mapping[str, Any], report: Mapping[str, Any]) -> str:
         key: measure(key, each, fields, discretion) for key, each in (report.get("measures") or {}).items()
     }
     own = dict(report.get("provider") or {})
-    guaranteed = guarantee(own.pop("guarantee", None))
+    members = _members_of_groups(report)
+    guaranteed = guarantee(own.pop("guarantee", None), members)
     singles, tables = own_figures(own, fields, discretion)
     kind = str(job.get("service", ""))
     provider = PROVIDERS.get(kind)
@@ -95,9 +96,7 @@ def html_report(job: Mapping[str, Any], report: Mapping[str, Any]) -> str:
         threshold=threshold,
         headline=_headline(report.get("headline") or {}),
         outcome=_OUTCOMES.get(str(job.get("outcome")), ""),
-        sentences=summary_text.sentences(
-            report.get("summary") or {}, len(fields), discretion, _members_of_groups(report)
-        ),
+        sentences=summary_text.sentences(report.get("summary") or {}, len(fields), discretion, members),
         limits=report.get("limits") or (),
         guarantee=guaranteed,
         concerns=_by_concern(measures, report.get("measures") or {}),

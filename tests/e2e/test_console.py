@@ -81,6 +81,26 @@ def test_a_table_is_protected_by_keyboard_alone(opened: Console, tmp_path: Path)
     page.get_by_text("Reproduced: the very bytes").wait_for()
 
 
+def test_a_preview_names_what_the_service_decides(opened: Console) -> None:
+    """A service without swap partners has none in its preview."""
+    table = opened.upload(
+        "sums.csv", "sum,first,second\n" + "".join(f"{3 * n},{n},{2 * n}\n" for n in range(40))
+    )
+    page = opened.page
+    for service, sentence in (
+        ("DSWAP", "Every row with values has a swap partner"),
+        ("RWN", "fit each other"),
+    ):
+        opened.open(f"tables/{table}/{service}")
+        for name in ("Swap fields", "Distance fields", "Perturb fields"):
+            for box in page.get_by_role("group", name=name, exact=True).get_by_role("checkbox").all():
+                box.check()
+        page.get_by_role("button", name="Preview").click()
+        plan = page.get_by_role("region", name="Preview")
+        plan.get_by_text(sentence).wait_for()
+        assert ("swap partner" in plan.inner_text()) == (service == "DSWAP")
+
+
 def test_a_csv_has_no_formulas_unless_they_are_wanted(opened: Console) -> None:
     page = opened.page
     table = opened.upload("formulas.csv", "name,balance\n=1+1,5\n=1+1,6\n")

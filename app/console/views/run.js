@@ -103,7 +103,7 @@ export async function view([id, identifier], signal) {
             options.node,
           ),
         ],
-        planned,
+        (job) => planned(job, service.parameters_schema.properties),
         { asked: { preview_rows: PREVIEW_ROWS }, keep },
       ),
     ],
@@ -229,23 +229,36 @@ function takingPart({ rows, expected_part_by_field: expected }) {
   ]);
 }
 
-/** Renders the plan of a run. */
-function planned({ plan }) {
+/** Sentence about the rows that take no part, by the `parameters` that the service has. */
+function partnerless({ unswappable_rows: alone, unswappable_groups: groups }, { suppression, unmatched }) {
+  const rows = counted(alone, "row");
+  const those = alone === 1 ? "it" : "them";
+  if (suppression) {
+    return alone
+      ? `${rows} in ${counted(groups, "group")} cannot be swapped: the parameter suppression decides what happens to ${those}.`
+      : "Every row with values has a swap partner, as far as can be determined without a draw.";
+  }
+  if (unmatched) {
+    return alone
+      ? `${rows} of households that must be swapped have no similar household elsewhere: the parameter unmatched decides what happens to ${those}.`
+      : "Every household that must be swapped has a similar one elsewhere, as far as can be determined without a draw.";
+  }
+  return alone
+    ? `${rows} without a number in some field would be published as ${alone === 1 ? "it is" : "they are"}.`
+    : "The table and the parameters fit each other.";
+}
+
+/** Renders the plan of a run of a service with these parameters. */
+function planned({ plan, parameters: { household, unit_id: unit } }, parameters) {
   const { group_size: size } = plan;
-  const alone = plan.unswappable_rows;
+  const members = unit ? "Units" : household && parameters.suppression ? "Households" : "Rows";
   return [
     element("h2", {}, "What a run would do"),
-    element(
-      "p",
-      { class: alone ? "warning" : "good" },
-      alone
-        ? `${counted(alone, "row")} in ${counted(plan.unswappable_groups, "group")} cannot be swapped: the parameter suppression decides what happens to ${alone === 1 ? "it" : "them"}.`
-        : "Every row with values has a swap partner, as far as can be determined without a draw.",
-    ),
+    element("p", { class: plan.unswappable_rows ? "warning" : "good" }, partnerless(plan, parameters)),
     facts([
       ["Rows", number(plan.rows)],
       ["Groups", number(plan.groups)],
-      ["Rows of a group", sizes(size, plan.group_size_is_exact)],
+      [`${members} of a group`, sizes(size, plan.group_size_is_exact)],
       ...takingPart(plan),
       ["Estimated memory", bytes(plan.estimated_memory_bytes)],
       ...(plan.guarantee ? guaranteed(plan.guarantee) : []),

@@ -491,9 +491,17 @@ def test_guarantee_of_the_permutation_mechanism_has_a_section() -> None:
         "It does not hide what the invariants publish.",
     ):
         assert text.count(part) == 1, part
+    assert "rows of the largest group" in text
     void = guarantee(epsilon=None, holds_for="No finite epsilon: 2 values are published as they are.")
     void["by_field"] = {"income": {"paper_bound": 4.8, "largest_group": 10}}
     text = read(html_report(job(), report(provider={"guarantee": void}))).text
     assert "There is no finite epsilon." in text
     assert "Epsilon is" not in text
     assert "Guarantee of the permutation mechanism" not in read(html_report(job(), report())).text
+
+
+def test_guarantee_of_whole_households_counts_households() -> None:
+    own = {"households": {"households": 40}, "guarantee": guarantee()}
+    text = read(html_report(job(), report(provider=own))).text
+    assert "households of the largest group" in text
+    assert "rows of the largest group" not in text

@@ -13,8 +13,10 @@ from app.api.report_schemas import GuaranteeDescription, ResponseModel
 
 
 class GroupSizes(ResponseModel):
-    """Rows of the smallest, the median and the largest group, or with `household` or `unit_id` of a swap its
-    households or units; all 0 without groups."""
+    """Rows of the smallest, the median and the largest group; all 0 without groups.
+
+    Households or units, if a swap has `household` or `unit_id`.
+    """
 
     smallest: int
     median: float

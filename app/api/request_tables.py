@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable
 from functools import partial
+from pathlib import PurePosixPath
 from typing import Annotated, Any, ParamSpec, TypeVar
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ from app.api.content_encoding import decoded
 from app.api.dependencies import Jobs
 from app.api.json_request import client_disconnected
 from app.errors import AppError, BadRequest, InvalidRequest, NotFound, UnsupportedMediaType
-from app.formats import stream_chunks
+from app.formats import CsvStyle, stream_chunks
 from app.formats.errors import FormatError
 from app.formats.json_input import table_from_columns, table_from_rows
 from app.formats.media_types import CSV
@@ -28,8 +29,8 @@ from providers.errors import SourceError
 
 _ZIPPED = ".gz"
 
-_NOT_WRITTEN = {_ZIPPED: "destinations are not compressed", ".tsv": "a CSV is written with commas"}
-"""Suffixes that a destination cannot have: a reader would not find what they say."""
+_TABS = ".tsv"
+"""Suffix of a CSV whose delimiter is the tab."""
 
 _SMALL_BODY = 1 << 17
 """Largest request body in bytes whose table is read in the event loop: a thread costs more than that work."""
@@ -139,22 +140,30 @@ async def checked_destination(requested: SentTo | None, jobs: JobService) -> Sen
         pointer = f"/destination{error.pointer or '/reference'}"
         raise type(error)(error.message, pointer) from None
     media_type = requested.media_type or type_of_name(requested.reference)
-    for suffix, written in _NOT_WRITTEN.items():
-        if requested.reference.lower().endswith(suffix):
-            raise InvalidRequest(
-                f"the reference ends in {suffix}, but {written}: give it another suffix",
-                "/destination/reference",
-            )
+    suffix = PurePosixPath(requested.reference).suffix.lower()
+    if suffix == _ZIPPED:
+        raise InvalidRequest(
+            f"the reference ends in {suffix}, but destinations are not compressed: give it another suffix",
+            "/destination/reference",
+        )
+    if suffix == _TABS and requested.csv_delimiter != "tab":
+        raise InvalidRequest(
+            f"the reference ends in {suffix}: give 'csv_delimiter' as 'tab', or another suffix",
+            "/destination/reference",
+        )
     if media_type is None:
         raise InvalidRequest(
             f"the reference's suffix is of no known type: give 'media_type', one of {', '.join(UPLOADED)}",
             "/destination/media_type",
         )
-    if requested.csv_formulas != "keep" and media_type != CSV:
-        raise InvalidRequest(
-            f"'csv_formulas' is for CSV; leave it out with {media_type}", "/destination/csv_formulas"
-        )
-    return SendTo(requested.reference, media_type, requested.overwrite, requested.csv_formulas)
+    try:
+        style = CsvStyle(requested.csv_formulas, requested.csv_delimiter, requested.csv_decimal_mark)
+    except FormatError as error:
+        raise InvalidRequest(error.message, "/destination/csv_delimiter") from None
+    if media_type != CSV and style.stated:
+        name = f"csv_{style.stated[0]}"
+        raise InvalidRequest(f"'{name}' is for CSV; leave it out with {media_type}", f"/destination/{name}")
+    return SendTo(requested.reference, media_type, requested.overwrite, style)
 
 
 def check_carried(send_to: SendTo | None, schema: pa.Schema) -> None:

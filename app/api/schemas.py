@@ -95,8 +95,10 @@ class EventDescription(ResponseModel):
 
 
 class GroupSizeDescription(ResponseModel):
-    """Number of rows in the smallest, the median and the largest group; with `household` or `unit_id` of a swap
-    the number of households or units."""
+    """Number of rows in the smallest, the median and the largest group.
+
+    With `household` or `unit_id` of a swap the number of households or units.
+    """
 
     smallest: int
     median: float

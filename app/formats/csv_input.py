@@ -58,6 +58,7 @@ _OTHER_FORMATS = {
     b"\x1f\x8b": (
         "the body is gzip data; send it with the header 'Content-Encoding: gzip', or name the file .csv.gz"
     ),
+    b"\x28\xb5\x2f\xfd": "the body is Zstandard data; send it uncompressed, or as gzip",
     b"PK\x03\x04": "the body is a ZIP file or a workbook such as .xlsx; save the sheet as CSV (UTF-8)",
     b"\xd0\xcf\x11\xe0": "the body is a workbook such as .xls; save the sheet as CSV (UTF-8)",
     b"PAR1": (

@@ -12,9 +12,10 @@ from app.engine.progress_file import write_progress
 from app.engine.worker_process import failure_of
 from app.errors import InvalidRequest
 from app.file_threads import ThreadsByPlace
-from app.formats import CsvStyle, stream_chunks
+from app.formats import stream_chunks
 from app.formats.errors import FormatError
 from app.jobs.reference_reader import THREADS, ReferenceReader
+from app.jobs.requests import csv_style_of
 from app.references import Reference, ReferenceFault
 from app.settings import Settings
 from app.store.blobs.arrow_stream import TableReader
@@ -102,7 +103,7 @@ class ReferenceWriter:
             media_type = str(job.destination_media_type)
             rows = TableReader(task.destination)
             try:
-                style = CsvStyle((job.destination_options or {}).get("csv_formulas", "keep"))
+                style = csv_style_of(job.destination_options)
                 chunks = _until(cancelled, self.stream_table(media_type, rows.schema, rows, style))
                 if reference.scheme == "s3":
                     from app.store.reference_s3 import write_object  # imported late: the S3 client

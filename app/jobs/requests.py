@@ -9,7 +9,7 @@ import pyarrow as pa
 from pydantic import ValidationError
 
 from app.errors import StateConflict
-from app.formats.csv_output import Formulas
+from app.formats.csv_output import PLAIN, CsvStyle
 from app.job_kinds import Kind, kind_of, revision_of
 from app.store.blobs.sealed_files import BlobAccess
 from app.store.sql.models import Buffer, Job
@@ -63,17 +63,23 @@ class SendTo:
     """Media type of the file."""
     overwrite: bool = False
     """Whether a file that is there already may be replaced."""
-    csv_formulas: Formulas = "keep"
-    """Texts of a CSV that a spreadsheet could take for formulas."""
+    csv: CsvStyle = PLAIN
+    """Style of a CSV."""
 
     def options(self) -> dict[str, Any] | None:
         """Return the options as plain JSON; None: the defaults."""
         options: dict[str, Any] = {}
         if self.overwrite:
             options["overwrite"] = True
-        if self.csv_formulas != "keep":
-            options["csv_formulas"] = self.csv_formulas
+        options |= {f"csv_{name}": getattr(self.csv, name) for name in self.csv.stated}
         return options or None
+
+
+def csv_style_of(options: dict[str, Any] | None) -> CsvStyle:
+    """Return the style of a CSV destination, from the options that `SendTo.options` returned."""
+    prefix = "csv_"
+    stated = {name: value for name, value in (options or {}).items() if name.startswith(prefix)}
+    return CsvStyle(**{name.removeprefix(prefix): value for name, value in stated.items()})
 
 
 def tables_given(job: Job) -> dict[str, str | None]:

@@ -17,6 +17,7 @@ class RerunRequest(SubmissionBody):
     destination: RerunDestination | SkipJsonSchema[None] = None
     """For a job of `POST /v1/measures` or `POST /v1/attacks`: the same rows as in the table that it measured
     or attacked; not needed while the job whose release was attacked has it. For a run of a service: a
-    `reference` to write the destination buffer to, its `media_type`, `overwrite` and `csv_formulas`."""
+    `reference` to write the destination buffer to, its `media_type`, `overwrite`, `csv_formulas`,
+    `csv_delimiter` and `csv_decimal_mark`."""
     control: Source | SkipJsonSchema[None] = None
     """For a job of `POST /v1/attacks` that was given control rows: the same rows."""

@@ -10,7 +10,8 @@ from pydantic import BeforeValidator, Field, JsonValue, SkipValidation, Validati
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from app.formats.csv_output import Formulas
+from app.formats.csv_dialect import DecimalMark
+from app.formats.csv_output import Formulas, WrittenDelimiter
 from app.formats.errors import FormatError
 from app.formats.json_input import named_types
 from app.jobs.requests import GivenTable, StoredTable
@@ -110,6 +111,10 @@ class SentTo(StrictModel):
     csv_formulas: Formulas = "keep"
     """CSV: whether texts that a spreadsheet could take for formulas stay as they are (`keep`) or follow an
     apostrophe (`escape`). The table and its digest do not change."""
+    csv_delimiter: WrittenDelimiter = ","
+    """CSV: the delimiter of cells; the word `tab` means the tab character."""
+    csv_decimal_mark: DecimalMark = "point"
+    """CSV: the decimal mark of numbers. `comma` needs another `csv_delimiter` than the comma."""
 
 
 class RerunDestination(Source):
@@ -119,6 +124,10 @@ class RerunDestination(Source):
     """true: replace an existing object or file, where the administrator allows it."""
     csv_formulas: Formulas = "keep"
     """CSV: `escape` writes an apostrophe before texts that a spreadsheet could take for formulas."""
+    csv_delimiter: WrittenDelimiter = ","
+    """CSV to write: the delimiter of cells; `tab` means the tab character."""
+    csv_decimal_mark: DecimalMark = "point"
+    """CSV to write: the decimal mark of numbers."""
 
 
 @dataclass(frozen=True, slots=True)

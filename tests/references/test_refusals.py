@@ -153,7 +153,7 @@ def test_a_type_that_nothing_says_is_asked_for(storage: Storage, api: Api, sourc
 
 
 @pytest.mark.parametrize("stated", [{}, {"media_type": CSV}], ids=["suffix", "stated"])
-@pytest.mark.parametrize(("name", "words"), [("a.csv.gz", "not compressed"), ("a.TSV", "commas")])
+@pytest.mark.parametrize(("name", "words"), [("a.csv.gz", "not compressed"), ("a.TSV", "csv_delimiter")])
 def test_a_destination_is_what_its_suffix_says(
     storage: Storage, api: Api, source: str, name: str, words: str, stated: dict[str, str]
 ) -> None:

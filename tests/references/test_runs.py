@@ -85,6 +85,37 @@ def test_a_destination_replaces_nothing_unless_that_is_said_and_allowed(storage:
             assert place.read_bytes() == b"x" * 100_000
 
 
+def test_csv_of_a_destination_has_the_delimiter_and_decimal_mark_that_were_asked_for(
+    storage: Storage, api: Api
+) -> None:
+    """A run and a rerun write it; the digest is that of the table."""
+    table = pa.table({"name": ["a", "b;c", "d"] * 20, "amount": [1.5, 2.25, 3.0] * 20})
+    source = put(storage, "file", "styled.parquet", as_file(table, ".parquet"))
+    style = {"csv_delimiter": ";", "csv_decimal_mark": "comma"}
+    places = [storage.folder / "out" / f"styled-{name}.csv" for name in ("run", "rerun")]
+    parameters = {"swap_fields": ["amount"]}
+    body = {"source": {"reference": source}, "parameters": parameters, "retain_source": True}
+    job = done(api, body | {"destination": {"reference": f"file://{places[0]}", **style}})
+    again = {"destination": {"reference": f"file://{places[1]}", **style}}
+    assert done(api, again, f"/v1/jobs/{job['id']}/rerun")["reproduced"]
+    written = api.client.get(
+        f"/v1/jobs/{job['id']}/rows", params=style, headers={"accept": "text/csv"}
+    ).content
+    assert b'"b;c";' in written
+    assert b"2,25" in written
+    assert [place.read_bytes() for place in places] == [written] * 2
+    for destination, pointer in (
+        (
+            {"reference": f"file://{storage.folder}/out/styled-odd.csv", "csv_decimal_mark": "comma"},
+            "csv_delimiter",
+        ),
+        ({"reference": f"file://{storage.folder}/out/styled.parquet", "csv_delimiter": ";"}, "csv_delimiter"),
+        ({"reference": f"file://{storage.folder}/out/styled.tsv"}, "reference"),
+    ):
+        refused = api.refused("DSWAP", body | {"destination": destination})
+        assert refused["pointer"] == f"/destination/{pointer}", refused
+
+
 def test_formulas_of_a_destination_are_escaped_if_asked(storage: Storage, api: Api) -> None:
     """The digest is that of the table, and a rerun can ask for it too."""
     table = people().append_column("said", pa.array(["=1+1", "@x", "plain", "-5"] * 100))

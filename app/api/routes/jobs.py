@@ -331,8 +331,8 @@ async def rerun_job(
         check_may_write(with_results)
         send_to = await checked_destination(_sent_to(body.destination), jobs)
     elif body.destination is not None:
-        for name in ("overwrite", "csv_formulas"):
-            if name in body.destination.model_fields_set:
+        for name in SentTo.model_fields:
+            if name in body.destination.model_fields_set and name not in Source.model_fields:
                 raise InvalidRequest(
                     f"the job measured its destination: leave '{name}' out", f"/destination/{name}"
                 )
@@ -357,7 +357,7 @@ def _sent_to(given: Source) -> SentTo:
     except ValidationError as error:
         place = "".join(f"/{part}" for part in error.errors()[0]["loc"])
         raise InvalidRequest(
-            "a destination to write has only a 'reference', 'overwrite', 'csv_formulas' and a 'media_type', "
-            f"which is one of {', '.join(UPLOADED)}",
+            f"a destination to write has only {', '.join(map(repr, SentTo.model_fields))}, and its "
+            f"'media_type' is one of {', '.join(UPLOADED)}",
             f"/destination{place}",
         ) from None

@@ -117,6 +117,7 @@ def test_floats_and_decimals_keep_every_digit_in_csv() -> None:
         (b"a\n16777217\n", {"a": "float32"}, "does not fit float32 exactly"),
         (b"\xff\xfe\n", None, "the CSV is UTF-16"),
         (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", None, "a workbook such as .xls"),
+        (b"\x28\xb5\x2f\xfd\x00\x58", None, "Zstandard data"),
         (b"sep=;\na;b\n1;2\n", None, "states the delimiter for a spreadsheet program"),
         (b'"sep=,"\r\na,b\r\n1,2\r\n', None, "states the delimiter for a spreadsheet program"),
         (b"\xff\n", None, "not UTF-8"),

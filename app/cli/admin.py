@@ -100,8 +100,8 @@ def administer(settings: Settings, given: argparse.Namespace) -> int:
             if given.command == "adopt-storage":
                 return _adopt(settings, database, sealer, audit, given.trash_unnamed)
             return _KEYS[given.action](settings, ApiKeys(database, audit), given)
-    except HomeInUse:
-        print_failure(f"a service uses {settings.home}; stop it, and repeat the command")
+    except HomeInUse as error:
+        print_failure(f"a service uses {error.locked}; stop it, and repeat the command")
     except DatabaseDamaged:
         print_failure(f"the database of {settings.home} is damaged; {REMEDY}")
     except _REFUSED as error:

@@ -100,8 +100,8 @@ def administer(settings: Settings, given: argparse.Namespace) -> int:
             if given.command == "adopt-storage":
                 return _adopt(settings, database, sealer, audit, given.trash_unnamed)
             return _KEYS[given.action](settings, ApiKeys(database, audit), given)
-    except HomeInUse:
-        print_failure(f"a service uses {settings.home}; stop it, and repeat the command")
+    except HomeInUse as error:
+        print_failure(f"a service uses {error.locked}; stop it, and repeat the command")
     except DatabaseDamaged:
         print_failure(f"the database of {settings.home} is damaged; {REMEDY}")
     except _REFUSED as error:
@@ -438,6 +438,16 @@ def _restore(settings: Settings, backup: Path) -> int:
     print(f"{done.database} is the state of {backup} from now on: {done.jobs} jobs.")
     for path in done.removed:
         print(f"removed, because it belongs to the state that was replaced: {path}")
+    for lost in done.lost_releases or ():
+        print(shown(f"no longer in the ledger: {'  '.join(lost)}"))
+    if done.lost_releases is None:
+        print("The replaced ledger cannot be read: releases after the backup are not in the ledger.")
+    if done.lost_releases != []:
+        print(
+            "The service does not count these releases any more. Keep this output. Run each of them again "
+            "with its seed, parameters and source, which gives the same bytes and a new entry, or do not "
+            "release its source again."
+        )
     print("Start the service, and run `rowveil audit verify`.")
     return 0
 

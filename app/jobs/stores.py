@@ -46,7 +46,14 @@ _LOCK_LOOK_SECONDS = 0.05
 
 
 class HomeInUse(Exception):
-    """Another service uses this home folder."""
+    """Another service uses this home folder, or this embedded database."""
+
+    def __init__(self, locked: Path) -> None:
+        super().__init__(
+            f"another service uses {locked}; give each its own ROWVEIL_HOME and database, or all of "
+            "them one PostgreSQL (ROWVEIL_DATABASE_URL)"
+        )
+        self.locked = locked
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,8 +393,5 @@ def _lock(file: Path, locked: Path, opened: ExitStack, deadline: float) -> None:
             return
         except BlockingIOError as error:
             if time.monotonic() >= deadline:
-                raise HomeInUse(
-                    f"another service uses {locked}; give each its own ROWVEIL_HOME and database, or all of "
-                    "them one PostgreSQL (ROWVEIL_DATABASE_URL)"
-                ) from error
+                raise HomeInUse(locked) from error
         time.sleep(_LOCK_LOOK_SECONDS)

@@ -160,6 +160,9 @@ def test_a_backup_is_restored_over_the_home_of_a_killed_service(tmp_path: Path, 
     assert restored.returncode == 0, restored.stderr
     assert f"{len(kept)} jobs" in restored.stdout
     assert str(home / "rowveil.db-wal") in restored.stdout
+    lost = [line for line in restored.stdout.splitlines() if line.startswith("no longer in the ledger: ")]
+    assert [any(job in line for line in lost) for job in (*kept, *later)] == [False] * 4 + [True] * 3
+    assert "again with its seed" in restored.stdout
     assert not (home / "keys" / "audit.checkpoint").exists()
     assert not list(home.glob("rowveil.db-*"))
     assert not list(home.glob("rowveil.db.*"))

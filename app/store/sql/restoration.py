@@ -11,6 +11,7 @@ import sqlite3
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
@@ -30,6 +31,16 @@ class BackupUnusable(DatabaseUnusable):
     """The backup cannot be read, is damaged, or is no database of Rowveil."""
 
 
+class LostRelease(NamedTuple):
+    """Entry of the replaced ledger that the restored one does not have."""
+
+    released_at: str
+    service: str
+    job_id: str
+    owner: str
+    source_digest: str
+
+
 @dataclass(frozen=True, slots=True)
 class Restoration:
     """A database that has been restored."""
@@ -39,6 +50,8 @@ class Restoration:
     """Number of jobs in the restored database."""
     removed: list[Path]
     """Files of the replaced state that were removed."""
+    lost_releases: list[LostRelease] | None
+    """Releases that only the replaced ledger has; None: the replaced ledger cannot be read."""
 
 
 def database_file(settings: Settings) -> Path:
@@ -64,7 +77,7 @@ def restore_database(settings: Settings, backup: Path) -> Restoration:
 
     Raises DatabaseUnusable, BackupUnusable, OSError.
     """
-    database = database_file(settings)
+    database = database_file(settings).resolve()  # SQLite's log is next to the file that a link leads to
     if not backup.is_file():
         raise BackupUnusable(f"{backup} is no file")
     if database.exists() and backup.samefile(database):
@@ -75,8 +88,9 @@ def restore_database(settings: Settings, backup: Path) -> Restoration:
         _copy(backup, draft)
         jobs = _checked(draft, backup)
         removed = [path for suffix in _COMPANIONS if (path := _companion(database, suffix)).exists()]
-        for path in removed:
-            path.unlink()
+        lost = _lost_releases(database, draft)
+        for suffix in _COMPANIONS:  # also those that the look at the ledger has made
+            _companion(database, suffix).unlink(missing_ok=True)
         flush_folder(database.parent)  # the old log must not come back next to the new database
         draft.rename(database)
         flush_folder(database.parent)
@@ -84,7 +98,7 @@ def restore_database(settings: Settings, backup: Path) -> Restoration:
         for path in (draft, *(_companion(draft, suffix) for suffix in _COMPANIONS)):
             with suppress(OSError):
                 path.unlink(missing_ok=True)
-    return Restoration(database, jobs, [*removed, *remove_anchors(settings.home)])
+    return Restoration(database, jobs, [*removed, *remove_anchors(settings.home)], lost)
 
 
 def _companion(database: Path, suffix: str) -> Path:
@@ -131,3 +145,21 @@ def _checked(draft: Path, backup: Path) -> int:
     except sqlite3.Error as error:
         raise BackupUnusable(f"{backup} cannot be restored: {error}") from None
     return int(jobs)
+
+
+def _lost_releases(database: Path, draft: Path) -> list[LostRelease] | None:
+    """Return the releases that only the replaced ledger has; None: it cannot be read.
+
+    A job that the backup has without its release runs again, which records the release again.
+    """
+    try:
+        with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as replaced:
+            replaced.execute("ATTACH ? AS restored", (f"{draft.as_uri()}?mode=ro",))
+            found = replaced.execute(
+                f"SELECT {', '.join(LostRelease._fields)} FROM main.ledger "  # noqa: S608 - names of this module
+                "WHERE id NOT IN (SELECT id FROM restored.ledger) "
+                "AND job_id NOT IN (SELECT id FROM restored.jobs) ORDER BY id"
+            )
+            return [LostRelease(*entry) for entry in found]
+    except sqlite3.Error:
+        return None

@@ -34,8 +34,11 @@ def test_two_homes_do_not_share_an_embedded_database(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path)
     other = Settings(home=two, database_url=f"sqlite:///{tmp_path}/link/one/rowveil.db")
     with lock_home(Settings(home=one)):
-        with pytest.raises(HomeInUse, match=r"rowveil\.db; give each its own ROWVEIL_HOME and database"):
+        with pytest.raises(
+            HomeInUse, match=r"rowveil\.db; give each its own ROWVEIL_HOME and database"
+        ) as refused:
             lock_home(other)
+        assert refused.value.locked == tmp_path / "link" / "one" / "rowveil.db"  # commands name it
         with lock_home(Settings(home=two)):  # the refused one has released its home
             pass
     with lock_home(other):

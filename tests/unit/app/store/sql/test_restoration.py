@@ -69,6 +69,27 @@ def test_a_log_next_to_the_backup_is_part_of_it(settings: Settings, tmp_path: Pa
     assert Path(f"{copied}-wal").stat().st_size > 0
 
 
+def test_a_link_to_the_database_leads_to_the_restored_file(settings: Settings, tmp_path: Path) -> None:
+    """The old log is next to the file that the link leads to."""
+    link, disk = database_file(settings), tmp_path / "disk" / "rowveil.db"
+    backup = backup_of(settings, tmp_path / "backup.db")
+    disk.parent.mkdir()
+    link.rename(disk)
+    link.symlink_to(disk)
+    log = disk.with_name("rowveil.db-wal")
+    log.write_bytes(b"")
+    done = restore_database(settings, backup)
+    assert (done.database, done.removed, done.lost_releases) == (disk, [log], [])
+    assert link.is_symlink()
+    assert [path.name for path in disk.parent.iterdir()] == ["rowveil.db"]
+
+
+def test_a_replaced_ledger_that_cannot_be_read_is_reported(settings: Settings, tmp_path: Path) -> None:
+    backup = backup_of(settings, tmp_path / "backup.db")
+    database_file(settings).unlink()
+    assert restore_database(settings, backup).lost_releases is None
+
+
 def test_a_backup_that_is_unusable_replaces_nothing(settings: Settings, tmp_path: Path) -> None:
     file = database_file(settings)
     damaged = backup_of(settings, tmp_path / "damaged.db")

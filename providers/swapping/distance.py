@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -13,10 +14,10 @@ import pyarrow as pa
 from providers.arrays import IndexArray
 from providers.grouping.groups import Groups, Pairing
 from providers.kernels.decorators import borrowing
-from providers.kernels.exact_sum import LIMBS, add_exactly, exact_total, total_of
+from providers.kernels.exact_sum import exact_total
 from providers.kernels.parallel import parallel
 from providers.numba import prange
-from providers.swapping.exchange import listed
+from providers.swapping.exchange import listed, sources
 from providers.swapping.permutation import Permutation
 from providers.tables.numbers import HIGH, measured
 
@@ -27,25 +28,24 @@ _SPANS_OF_A_THREAD = 8
 """Fewest spans of a thread: 4,096 rows or more, if groups have two."""
 
 
+_DIGIT = 2.0**31
+"""Bound of a digit: a sum has up to 2**31 of them, each counted twice."""
+
+
 @borrowing
-def _with_moves(figures, source, target, times, values, low, unit, bits, limbs):
+def _with_moves(figures, source, target, times, values, low, scale):
     """Add one move, or two (`times`), from rank `source` to rank `target` to the figures of a span.
 
     Parameters
     ----------
-    figures : tuple of four int
-        Row of `moves` as in `_count_moves`; the new one is returned.
+    figures : tuple of eight int and a float
+        Row of `moves` as in `_count_moves`, and the largest move in units; the new ones are returned.
     source, target, times : int
     values, low : ndarrays of float64, shape (rows,) or (0,)
+    scale : float64
         As for `_count_moves`.
-    unit : float64, shape (2,)
-        Row of `units` as in `_count_moves`; updated.
-    bits : int64, shape (2,)
-        View of `unit`.
-    limbs : int64, shape (LIMBS,)
-        Row of `sums` as in `_count_moves`; updated.
     """
-    moves, ranks, most_ranks, measured_moves = figures
+    moves, ranks, most_ranks, measured_moves, first, second, third, others, most_units = figures
     distance = abs(np.int64(source) - np.int64(target))
     moves += times
     ranks += times * distance
@@ -58,14 +58,24 @@ def _with_moves(figures, source, target, times, values, low, unit, bits, limbs):
         in_units = abs(in_units)
         if np.isfinite(in_units):
             measured_moves += times
-            unit[0] = in_units
-            unit[1] = max(unit[1], in_units)
-            add_exactly(limbs, bits[0], times)
-    return moves, ranks, most_ranks, measured_moves
+            most_units = max(most_units, in_units)
+            # Products with powers of two, and what digits leave, are exact, but for underflow.
+            scaled = in_units * scale
+            digit = np.int64(min(scaled, _DIGIT))
+            first += times * digit
+            scaled = (scaled - np.float64(digit)) * _DIGIT
+            digit = np.int64(min(scaled, _DIGIT))
+            second += times * digit
+            scaled = (scaled - np.float64(digit)) * _DIGIT
+            digit = np.int64(min(scaled, _DIGIT))
+            third += times * digit
+            others += scaled != np.float64(digit)
+            others += in_units * scale == 0.0 and in_units != 0.0
+    return moves, ranks, most_ranks, measured_moves, first, second, third, others, most_units
 
 
 @parallel(least=_SPANS_OF_A_THREAD)
-def _count_moves(ranks, starts, took_part, values, low, moves, units, bits, sums):
+def _count_moves(ranks, starts, took_part, values, low, scale, moves, most_units):
     """Sum up the moves of each span of groups.
 
     Parameters
@@ -73,37 +83,49 @@ def _count_moves(ranks, starts, took_part, values, low, moves, units, bits, sums
     ranks : ndarray of int, shape (rows of the groups,)
         Ranks of each group's rows in their random order.
     starts : ndarray of int64, shape (groups + 1,)
-        Start of each group in `ranks`.
     took_part : ndarray of int64, shape (groups,)
         Number of rows of each group that are exchanged.
     values, low : ndarrays of float64, shape (rows,) or (0,)
         Control field by rank, as in `Measured`; of length 0 if there is none.
-    moves : ndarray of int64, shape (spans, 4)
-        Number, sum and largest of the moves in ranks, and number of those measured in units. Written.
-    units : ndarray of float64, shape (spans, 2)
-        Last and largest of the moves in units; zeros. Written.
-    bits : ndarray of int64, shape (spans, 2)
-        View of `units`.
-    sums : ndarray of int64, shape (spans, LIMBS)
-        Sum of the moves in units; zeros. Written.
+    scale : float64
+        Number of units of the first digit in one, as of `_scale`.
+    moves : ndarray of int64, shape (spans, 8)
+        Number, sum and largest of the moves in ranks, and number of those measured in units; sums of the
+        three digits of these, and number of those that have further digits. Written.
+    most_units : ndarray of float64, shape (spans,)
+        Largest of the moves in units. Written.
     """
     groups = len(took_part)
     for span in prange(len(moves)):
-        figures = (0, 0, 0, 0)
-        rest = values, low, units[span], bits[span], sums[span]
+        figures = (0, 0, 0, 0, 0, 0, 0, 0, 0.0)
         for group in range(span * _SPAN, min(groups, (span + 1) * _SPAN)):
             start, stop = starts[group], starts[group + 1]
             odd = took_part[group] % 2 == 1
             for index in range(start, start + took_part[group] - 3 * odd, 2):
                 place = np.uint64(index)  # unsigned: no wrap-around test for negative indices
-                figures = _with_moves(figures, ranks[place], ranks[place + np.uint64(1)], 2, *rest)
+                one, other = ranks[place], ranks[place + np.uint64(1)]
+                figures = _with_moves(figures, one, other, 2, values, low, scale)
             if odd:  # the cycle of three: the last value goes to the first row, and so on
                 first, second, third = ranks[stop - 3], ranks[stop - 2], ranks[stop - 1]
-                figures = _with_moves(figures, third, first, 1, *rest)
-                figures = _with_moves(figures, first, second, 1, *rest)
-                figures = _with_moves(figures, second, third, 1, *rest)
-        for column in range(4):
-            moves[span, column] = figures[column]
+                figures = _with_moves(figures, third, first, 1, values, low, scale)
+                figures = _with_moves(figures, first, second, 1, values, low, scale)
+                figures = _with_moves(figures, second, third, 1, values, low, scale)
+        row = moves[span]
+        row[0], row[1], row[2], row[3], row[4], row[5], row[6], row[7], most_units[span] = figures
+
+
+def _scale(values: npt.NDArray[np.float64], low: npt.NDArray[np.float64]) -> float:
+    """Return the power of two by which distances are multiplied to give the first of three digits.
+
+    It is below 2**31, and each further digit is worth 2**31 times less, so that three of them hold all bits
+    of values down to 2**-40 of the largest one.
+    """
+    ends = values[[0, -1]] if len(values) else np.zeros(1)  # values are in order
+    if not np.isfinite(ends).all():
+        ends = values[np.isfinite(values)]
+    _, exponent = math.frexp(float(np.abs(ends).max(initial=0.0)))
+    # A distance is at most twice the largest value.
+    return math.ldexp(1.0, min(29 - exponent - 32 * bool(len(low)), 900))
 
 
 @dataclass(slots=True)
@@ -162,15 +184,15 @@ class Distances:
             self._listed_for = groups
         ranks = pairing.shuffled if pairing.moved is None else groups.places[pairing.order]
         spans = -(-len(pairing.took_part) // _SPAN)
-        moves, sums = np.empty((spans, 4), np.int64), np.zeros((spans, LIMBS), np.int64)
-        units = np.zeros((spans, 2))
-        control = self._values, self._low
-        _count_moves(
-            ranks, groups.starts, pairing.took_part, *control, moves, units, units.view(np.int64), sums
-        )
-        moved, in_ranks, _, in_units = moves.sum(axis=0).tolist()
-        most_ranks = int(moves[:, 2].max(initial=0))
-        total, most_units = total_of(sums.sum(axis=0)), float(units[:, 1].max(initial=0.0))
+        moves, largest = np.empty((spans, 8), np.int64), np.empty(spans)
+        scale = _scale(self._values, self._low)
+        _count_moves(ranks, groups.starts, pairing.took_part, self._values, self._low, scale, moves, largest)
+        moved, in_ranks, _, in_units, first, second, third, others = moves.sum(axis=0).tolist()
+        if others:
+            self.add_sources(groups, sources(pairing))
+            return
+        total = Fraction((((first << 31) + second) << 31) + third) / (Fraction(scale) * 2**62)
+        most_ranks, most_units = int(moves[:, 2].max(initial=0)), float(largest.max(initial=0.0))
         self._moves.add(_Moves(moved, in_ranks, most_ranks, in_units, total, most_units))
 
     def add_sources(self, groups: Groups, source: IndexArray) -> None:

@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from app.settings import Settings
 from app.store.blobs.folder_flush import flush_folder
 from app.store.sql.audit.anchor import remove_anchors
+from app.store.sql.connection.engines import embedded_file
 from app.store.sql.connection.errors import DatabaseUnusable
 
 _COMPANIONS = ("-wal", "-shm", "-journal")
@@ -57,15 +58,15 @@ class Restoration:
 def database_file(settings: Settings) -> Path:
     """Return the file of the embedded database. Raises DatabaseUnusable: the database is a server's."""
     try:
-        url = sa.make_url(settings.database_url)
+        file = embedded_file(settings.database_url)
     except sa.exc.ArgumentError:  # not quoted: it may hold a password
         raise DatabaseUnusable("ROWVEIL_DATABASE_URL is not the address of a database") from None
-    if url.get_backend_name() != "sqlite" or not url.database or url.database == ":memory:":
+    if file is None:
         raise DatabaseUnusable(
             "ROWVEIL_DATABASE_URL is not the address of an embedded database, and only such a database is a "
             "file; restore a PostgreSQL database with `pg_restore`"
         )
-    return Path(url.database)
+    return file
 
 
 def restore_database(settings: Settings, backup: Path) -> Restoration:

@@ -90,7 +90,9 @@ def logged_cause(error: Exception, url: sa.URL) -> str:
 def embedded_file(address: str) -> Path | None:
     """Return the file of an embedded database; None for a server, and for a database in memory."""
     url = sa.make_url(address)
-    return Path(url.database) if url.get_backend_name() == "sqlite" and url.database else None
+    if url.get_backend_name() != "sqlite" or not url.database or url.database == ":memory:":
+        return None
+    return Path(url.database)
 
 
 def engine_of(address: str, connections: int | None) -> sa.Engine:

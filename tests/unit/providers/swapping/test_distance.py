@@ -11,6 +11,7 @@ import pytest
 from providers import PROVIDERS
 from providers.progress import no_progress
 from providers.swapping import distance
+from providers.swapping.exchange import sources
 
 ROWS = 2003
 GENERATOR = np.random.default_rng(5)
@@ -32,7 +33,7 @@ def test_mean_distance_is_that_of_the_exact_sum(name: str) -> None:
     table = pa.table({"row": np.arange(ROWS), "control": control})
     given = {"swap_fields": ["row"], "control_field": "control", "block_size": 7}
     params = provider.check(provider.params.model_validate(given), table.schema)
-    with patch.object(distance, "sources", side_effect=distance.sources) as all_again:
+    with patch.object(distance, "sources", wraps=sources) as all_again:
         result = provider.swap(table, params, provider.stream(bytes(32)), no_progress)
     origins = result.table.column("row").to_numpy()
     moved = np.flatnonzero(origins != np.arange(ROWS))

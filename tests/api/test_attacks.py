@@ -298,7 +298,8 @@ def test_advice_tries_other_parameters(api: Api, swapped: dict[str, Any]) -> Non
     advice = api.job(api.client.post("/v1/attacks", json=body))["report"]["advice"]
     assert advice["rows"] + advice["control_rows"] == len(SOURCE)
     assert {"rate": 1.0} in [each["change"] for each in advice["tries"]]
-    assert advice["parameters"] == advice.get("best", {}).get("change", {})
+    refuted = "in a second trial, too" in advice["sentence"]
+    assert advice["parameters"] == ({} if refuted else advice.get("best", {}).get("change", {}))
     assert str(len(advice["tries"])) in advice["sentence"]
 
 

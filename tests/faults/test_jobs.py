@@ -466,7 +466,7 @@ def test_a_purged_job_leaves_audit_lines_a_ledger_entry_and_no_file(start: Start
     ended = one.run(people(), retain_source=True)
     one.loop.do(one.jobs.delete(ended.id))
     names = {path.name for path in files_below(one.settings.home)}
-    of_the_service = {"lock", "identity", "deployment", "rows-bound"}
+    of_the_service = {"lock", ".rowveil.db.lock", "identity", "deployment", "rows-bound"}
     assert names <= {"rowveil.db", "rowveil.db-wal", "rowveil.db-shm", *of_the_service}
     one.close()
     kept = (one.settings.home / "rowveil.db").read_bytes()

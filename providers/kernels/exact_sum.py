@@ -44,7 +44,7 @@ def add_exactly(limbs, bits, sign):
     bits : int64
         Bits of the float64.
     sign : int64
-        1 to add, -1 to subtract, 2 to add it twice.
+        1 to add, -1 to subtract.
     """
     exponent = (bits >> 52) & 0x7FF
     mantissa = bits & 0xFFFFFFFFFFFFF

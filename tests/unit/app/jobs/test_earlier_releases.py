@@ -1,15 +1,10 @@
 """Earlier releases in memory: what a worker is sent is always what the database has."""
 
 import pickle
-from array import array
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from datetime import UTC, datetime, timedelta
 from functools import partial
-from itertools import accumulate, islice
-from pathlib import Path
-from time import sleep
 from typing import Any
 
 import numpy as np
@@ -21,7 +16,6 @@ from sqlalchemy.orm import Session
 
 from app.jobs.releases.earlier import EarlierReleases
 from app.jobs.releases.known_family import KnownFamily
-from app.jobs.releases.recording import record_release
 from app.jobs.releases.views import View
 from app.settings import Settings
 from app.store.sql import ledger
@@ -32,13 +26,9 @@ from app.worker.tasks import EarlierSource, EarlierSources
 from providers.swapping.composition import RunEpsilon
 from providers.tables.digest import form_of
 from providers.tables.sketches import TableSketch, packed
-from tests.postgres import Postgres, running_postgres
+from tests.postgres import running_postgres
+from tests.unit.app.jobs.ledgers import LEDGER, digest_of, emptied, entry, insert, opened
 from tests.unit.app.jobs.sketching import document
-
-ROWS = (12, 500, 12)
-"""Rows of each source of a family."""
-
-START = datetime(2026, 1, 1, tzinfo=UTC)
 
 ENTRIES = st.lists(
     st.tuples(
@@ -63,85 +53,12 @@ ENTRIES = st.lists(
 )
 
 
-LEDGER = Base.metadata.tables["ledger"]
-
-
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sa.Engine]:
     made = sa.create_engine(f"sqlite:///{tmp_path_factory.mktemp('ledger') / 'ledger.db'}")
     Base.metadata.create_all(made, tables=[LEDGER])
     yield made
     made.dispose()
-
-
-def opened_database(home: Path, **given: str) -> Iterator[Database]:
-    made = Database(Settings(home=home, **given))  # type: ignore[arg-type]
-    LEDGER.create(made.engine)
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="module")
-def file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
-    yield from opened_database(tmp_path_factory.mktemp("file"))
-
-
-@pytest.fixture(scope="module")
-def server(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
-    yield from opened_database(tmp_path_factory.mktemp("server"), database_url=postgres.empty_database())
-
-
-@pytest.fixture(scope="module", params=["file", "server"])
-def database(request: pytest.FixtureRequest) -> Any:
-    return request.getfixturevalue(request.param)
-
-
-def emptied(database: Database) -> EarlierReleases:
-    with database.write() as session:
-        session.execute(sa.delete(Release))
-    return EarlierReleases()
-
-
-def insert(database: Database, *entries: Release) -> None:
-    with database.write() as session:
-        for each in entries:
-            ledger.insert(session, each)
-
-
-def digest_of(family: int, source: int) -> str:
-    """Digest of a source, in one of the two forms."""
-    return f"{'sha256' if source == 2 else 'sha256t'}:{family}{source}"
-
-
-def entry(number: int, drawn: tuple[Any, ...]) -> Release:
-    family, source, destination, owner, epsilon, early, *_ = drawn
-    return Release(
-        id=f"{(100 - number) if early else (1000 + number):036d}",
-        job_id=f"job {number}",
-        family=f"family {family}",
-        released_at=START + timedelta(seconds=number),
-        owner=owner,
-        project="p" if owner == "colleague" else None,
-        service="DSWAP",
-        revision=1,
-        source_digest=digest_of(family, source),
-        destination_digest=f"sha256:{destination}{'0' * 63}",
-        row_count=ROWS[source],
-        epsilon=stated(epsilon),
-        sketch=document(family * 3 + source),
-    )
-
-
-def stated(epsilon: tuple[Any, ...] | None) -> dict[str, Any] | None:
-    """Epsilon of an entry; those of older versions have no fingerprint of the draws, or no fields."""
-    if epsilon is None:
-        return None
-    value, draw, blocks = epsilon
-    found = {"epsilon": value} if draw is None else {"epsilon": value, "draw": draw}
-    if blocks is not None:
-        found["orders"] = [{"fields": fields, "epsilon": value / len(blocks)} for fields in blocks]
-        found["unit"] = "home"
-    return found
 
 
 def epsilons_of(entries: list[Release]) -> list[RunEpsilon | None]:
@@ -164,23 +81,6 @@ def run_of(known: dict[str, Any]) -> RunEpsilon | None:
         return RunEpsilon((), ())
     fields = tuple(tuple(each["fields"]) for each in known["orders"])
     return RunEpsilon(fields, tuple(each["epsilon"] for each in known["orders"]), known["unit"])
-
-
-def opened(sent: EarlierSources) -> list[tuple[EarlierSource, list[bytes], set[str]]]:
-    """Each source, with its sketches and its digests of the other form."""
-    sizes = array("q", sent.sizes).tolist()
-    sketches = iter(
-        [sent.sketches[end - size : end] for size, end in zip(sizes, accumulate(sizes), strict=True)]
-    )
-    counts = array("q", sent.counts).tolist() or [0] * len(sent.sources)
-    return [
-        (
-            sent.source(number),
-            list(islice(sketches, count)),
-            {digest for digest, owner in sent.other_digests.items() if owner == number},
-        )
-        for number, count in enumerate(counts)
-    ]
 
 
 def expected(entries: list[Release], job: Job) -> Any:
@@ -430,81 +330,6 @@ def test_runs_with_one_seed_are_counted() -> None:
     sent: EarlierSource = pickle.loads(family.sent()[0])  # noqa: S301 - made above
     assert (sent.dependent, sent.streams.hex()) == (1, "a" * 32 + "b" * 32)
     assert len(sent.epsilons) == 4
-
-
-class NoAudit:
-    """Audit log that nobody reads."""
-
-    def append(self, *line: Any) -> None: ...
-
-
-def new_job(number: int, digest: str = "sha256t:new", rows: int = 12) -> Job:
-    return Job(
-        id=f"job {number}", owner="me", project=None, service="DSWAP", revision=1, source_digest=digest,
-        row_count=rows, options=None,
-    )  # fmt: skip
-
-
-def record(session: Session, job: Job, seen: str, sketched: int) -> None:
-    """Record a release whose source was new when its job began."""
-    values = {"finished_at": START, "destination_digest": f"sha256t:{job.id[4:]:0>64}"}
-    found = {"family": None, "match": None, "risk": None, "sketch": document(sketched), "seen": seen}
-    record_release(session, NoAudit(), job, values, found)  # type: ignore[arg-type]
-
-
-def recorded(database: Database) -> list[tuple[str, str | None]]:
-    with database.read() as session:
-        return [(each.family, each.match) for each in session.scalars(sa.select(Release).order_by("id"))]
-
-
-def test_jobs_on_a_new_source_at_one_time_have_one_family(database: Database) -> None:
-    """Two families of one source would leave out the releases of one of them for good."""
-    releases = emptied(database)
-    seen = releases.find(database, new_job(0))[0].seen
-    for number, digest in enumerate(["sha256t:new", "sha256t:another", "sha256t:new"]):
-        with database.write() as session:
-            record(session, new_job(number, digest), seen, sketched=number)
-    assert recorded(database) == [("job 0", None), ("job 1", None), ("job 0", "digest")]
-    sent, _ = releases.find(
-        database, Job(owner="me", project=None, row_count=12, source_digest="sha256t:new")
-    )
-    assert [source.releases for source, _, _ in opened(sent)] == [2]
-
-
-def test_jobs_on_tables_of_a_new_source_at_one_time_have_one_family(database: Database) -> None:
-    """Such as two of its waves. Neither a table of another size nor an entry of before is compared."""
-    releases = emptied(database)
-    insert(database, entry(0, (0, 0, 0, "me", None, False)))
-    seen = releases.find(database, new_job(1))[0].seen
-    for number, (rows, sketched) in enumerate([(12, 7), (13, 7), (12, 8), (500, 7), (12, 0)], 1):
-        with database.write() as session:
-            record(session, new_job(number, f"sha256t:{number}", rows), seen, sketched)
-    assert recorded(database)[1:] == [
-        ("job 1", None),
-        ("job 1", "fields"),
-        ("job 3", None),
-        ("job 4", None),
-        ("job 5", None),
-    ]
-
-
-def test_two_transactions_record_a_new_source_one_after_the_other(server: Database) -> None:
-    """PostgreSQL would let neither see the other's entry."""
-    seen = emptied(server).find(server, new_job(0))[0].seen
-
-    def second() -> None:
-        with server.write() as session:
-            record(session, new_job(1, "sha256t:another"), seen, sketched=7)
-
-    with ThreadPoolExecutor(1) as pool:
-        with server.write() as session:
-            record(session, new_job(0), seen, sketched=7)
-            later = pool.submit(second)
-            waiting = sa.text("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
-            while not later.done() and not session.scalar(waiting):
-                sleep(0.01)
-        later.result()
-    assert recorded(server) == [("job 0", None), ("job 0", "fields")]
 
 
 class TestOnAServer:

@@ -441,12 +441,13 @@ def _restore(settings: Settings, backup: Path) -> int:
     for lost in done.lost_releases or ():
         print(shown(f"no longer in the ledger: {'  '.join(lost)}"))
     if done.lost_releases is None:
-        print("The replaced ledger cannot be read: releases after the backup are not in the ledger.")
+        print("No replaced ledger can be read: releases after the backup, if any, are not in the ledger.")
     if done.lost_releases != []:
+        keep = "Keep this output. " if done.lost_releases else ""
         print(
-            "The service does not count these releases any more. Keep this output. Run each of them again "
-            "with its seed, parameters and source, which gives the same bytes and a new entry, or do not "
-            "release its source again."
+            f"The service does not count these releases any more. {keep}Run each of them again with its "
+            "seed, parameters and source, which gives the same bytes and a new entry, or do not release its "
+            "source again."
         )
     print("Start the service, and run `rowveil audit verify`.")
     return 0

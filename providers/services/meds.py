@@ -101,7 +101,7 @@ class MedsParams(BinParams):
         default=None, title="Number of parts"
     )
     """Number of parts into which the rows are cut first, with `method` `partitioned`. Each part has at least
-    as many rows as two bins. [2 or more]"""
+    as many rows as two bins. With `degree`, give at most half of it. [2 or more]"""
 
     def larger_groups(self) -> str:
         """Return advice for bins of two or three rows."""
@@ -129,6 +129,22 @@ class MedsParams(BinParams):
                 "size_unused",
                 "'parts' goes with method 'partitioned', not '{given}'",
                 {"given": self.method},
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _parts_hold_two_bins(self) -> Self:
+        """Refuse parts that no number of rows n fills.
+
+        2 k parts <= n holds for some n if it does for the largest n with k = 2, which is 3 degree - 1: then
+        k is n // degree, and 2 k parts grows faster than n.
+        """
+        if self.degree is not None and self.parts is not None and 4 * self.parts > 3 * self.degree - 1:
+            raise PydanticCustomError(
+                "parts_too_many",
+                "no table has {parts} parts with two bins each if 'degree' is {degree}: give a 'degree' of "
+                "{least} or more, or fewer 'parts'",
+                {"parts": self.parts, "degree": self.degree, "least": 2 * self.parts},
             )
         return self
 

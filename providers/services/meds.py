@@ -171,7 +171,7 @@ def make_bins(params: MedsParams, fields: Sequence[FieldValues], progress: Progr
     rule = part_rule(params, rows, len(fields))
     progress(0.0, "measuring fields")
     _check_distances(params, fields, rows)
-    check_parts(rows, rule)
+    check_parts(rows, rule, [field.name for field in fields])
     standards = [Standard.of_values(field.values) for field in fields]
     points = _points(params, fields, standards)  # x[S] of every tuple
     ranges = [(field.low, field.high) for field in fields]

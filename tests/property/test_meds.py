@@ -258,7 +258,7 @@ def test_parts_that_no_number_of_rows_fills_are_refused_at_once(degree: int, par
     for rows in range(4 * parts, 12 * max(degree, parts)):
         rule = PartRule(max(2, rows // degree), parts, "exact")
         try:
-            check_parts(rows, rule)
+            check_parts(rows, rule, ["x"])
         except SourceError:
             continue
         fits.append(rows)
@@ -281,6 +281,9 @@ def test_parts_smaller_than_two_bins_are_refused(rows: int, advice: str) -> None
     with pytest.raises(SourceError, match=advice) as error:
         swap("MEDS", table_of(np.arange(float(rows))), parameters)
     assert error.value.pointer == "/parameters/parts"
+    sparse = table_of(np.arange(100.0)).append_column("z", pa.array([1.0] * rows + [None] * (100 - rows)))
+    with pytest.raises(SourceError, match=f"6 parts of the {rows} rows that have numbers in 'z' hold fewer"):
+        swap("MEDS", sparse, parameters | {"others": "univariate", "nulls": "keep"})
     result = swap("MEDS", table_of(np.arange(59.0)), parameters | {"parts": 5})
     assert result.provider["parts"] == 5
 

@@ -60,8 +60,8 @@ def check_parts(rows: int, rule: PartRule, fields: Iterable[str]) -> None:
     named = ", ".join(f"'{field}'" for field in fields)
     advice = f"use at most {most} parts" if most > 1 else "use another method, which does not cut the rows"
     raise SourceError(
-        f"{rule.parts} parts of the {rows} rows that have numbers in {named} hold fewer rows than two bins of "
-        f"{rule.k}; {advice}",
+        f"{rule.parts} parts of the {rows} rows that have numbers in {named} hold fewer rows than two bins "
+        f"of {rule.k}; {advice}",
         "/parameters/parts",
     )
 

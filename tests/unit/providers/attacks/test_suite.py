@@ -83,7 +83,7 @@ def test_timestamps_of_another_unit_or_zone_are_the_same_moments(kind: pa.DataTy
 
 
 def test_timestamps_without_a_common_unit_are_left_out_or_refused() -> None:
-    """Those of the year 3000 have no nanoseconds."""
+    """Timestamps of the year 3000 have no nanoseconds."""
     source, other = moments(3000, pa.timestamp("s")), moments(2020, pa.timestamp("ns"))
     for given, place in (((other, source), "destination"), ((source, other), "control rows")):
         reason = tables_of(source, *given, known=("a",), secret=("b",)).left_out["t"]

@@ -38,6 +38,7 @@ _ROW_EVENTS = {
 
 _OTHER_EVENTS = {
     "category_kept": "A categorical field hardly changed, since nearly all neighbours agree on it.",
+    "coarse_numbers": "Cells are narrow next to the rounding of a field's numbers to float64.",
     "collapsed": "Segments became one value each: float64 cannot distinguish values as close as theirs.",
     "combination_failed": "Combinations that could not be run or measured here; the table of all says why.",
     "constant": "A field is constant and passed through unchanged.",

@@ -13,11 +13,11 @@ import pyarrow as pa
 from providers.arrays import BoolArray, Float64Array, IndexArray, Int32Array, Int64Array
 from providers.attacks.options import AttackOptions
 from providers.attacks.units import row_of_each
+from providers.errors import ParameterError
 from providers.measures.shared.columns import (
     Column,
-    as_common,
     column_of,
-    common_type,
+    in_one_type,
     not_measurable,
     plain_column,
 )
@@ -108,6 +108,11 @@ class AttackTables:
         Source row of each row of the release; None: the row of the same number. Used to judge attacks only.
     kept : ndarray of int, shape (rows of the source,), optional
         Row of the given source of each row of `source`; None: the row of the same number.
+
+    Raises
+    ------
+    ParameterError
+        The timestamps of a known or secret field are in two units and have no common one.
     """
 
     def __init__(
@@ -157,9 +162,23 @@ class AttackTables:
             self.left_out[name] = reason
             return None
         attacked = plain_column(self.source.column(name))
-        if self.control is not None:
-            attacked = _joined(attacked, plain_column(self.control.column(name)))
-        return column_of(name, attacked, self.release.column(name), categorical)
+        try:
+            if self.control is not None:
+                attacked = _joined(attacked, plain_column(self.control.column(name)))
+            return column_of(name, attacked, self.release.column(name), categorical)
+        except NotApplicable as error:
+            self._refuse_if_named(name, str(error))
+            self.left_out[name] = str(error)
+            return None
+
+    def _refuse_if_named(self, name: str, reason: str) -> None:
+        """Raise ParameterError if the field, which cannot be attacked, is known or secret."""
+        for option in ("known", "secret"):
+            named: tuple[str, ...] = getattr(self.options, option)
+            if name in named:
+                raise ParameterError(
+                    f"field '{name}' cannot be attacked: {reason}", f"/{option}/{named.index(name)}"
+                )
 
     # ------------------------------------------------------------------------------------ requirements
 
@@ -330,9 +349,7 @@ class AttackTables:
 
 
 def _joined(source: pa.ChunkedArray, control: pa.ChunkedArray) -> pa.ChunkedArray:
-    if source.type != control.type:
-        common = common_type(source.type, control.type)
-        source, control = (as_common(side, common) for side in (source, control))
+    source, control = in_one_type(source, control, "control rows")
     return pa.chunked_array([*source.chunks, *control.chunks], source.type)
 
 

@@ -49,14 +49,19 @@ class PartRule:
         return partition(points, self.k, self.method, report)
 
 
-def check_parts(rows: int, rule: PartRule) -> None:
-    """Raise SourceError if a part has fewer rows than two bins."""
+def check_parts(rows: int, rule: PartRule, fields: Iterable[str]) -> None:
+    """Raise SourceError if a part has fewer rows than two bins.
+
+    ``rows``: number of rows that have all numbers of the fields.
+    """
     most = rows // (2 * rule.k)
     if rule.parts <= max(most, 1):
         return
+    named = ", ".join(f"'{field}'" for field in fields)
     advice = f"use at most {most} parts" if most > 1 else "use another method, which does not cut the rows"
     raise SourceError(
-        f"{rule.parts} parts of {rows} rows hold fewer rows than two bins of {rule.k}; {advice}",
+        f"{rule.parts} parts of the {rows} rows that have numbers in {named} hold fewer rows than two bins "
+        f"of {rule.k}; {advice}",
         "/parameters/parts",
     )
 

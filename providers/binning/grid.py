@@ -21,6 +21,7 @@ from providers.kernels.pointers import addresses_of, float_at
 from providers.kernels.radix_sort import radix_runs
 from providers.numba import prange
 from providers.progress import Progress, no_progress, sub_progress
+from providers.results import Event
 
 MOST_CELLS = 2**52
 """Largest number of cells of one field: float64 can distinguish 1.5 times as many."""
@@ -192,6 +193,24 @@ def grid_figures(merged: int, fields: Sequence[FieldValues], axes: Sequence[Axis
         "cells": {field.name: axis.cells for field, axis in zip(fields, axes, strict=True)},
         "widths": {field.name: axis.width for field, axis in zip(fields, axes, strict=True)},
     }
+
+
+def coarse_numbers(fields: Sequence[FieldValues], axes: Sequence[Axis]) -> list[Event]:
+    """Return an event for each field whose values float64 rounds by more than a thousandth of a cell.
+
+    ``fields``: only ranges and steps are used; ``axes``: those of the fields, or none.
+    """
+    events = []
+    for field, axis in zip(fields, axes, strict=False):
+        spacing = float(np.spacing(max(abs(field.low), abs(field.high))))
+        if 0.0 < field.step < spacing and spacing > axis.width / 1000:
+            message = (
+                f"field '{field.name}' holds numbers with more digits than float64 has, of which cells are "
+                "formed: values may move further than the width of a cell; subtract a constant from the "
+                "field first, such as its smallest value rounded, or widen the cells"
+            )
+            events.append(Event("coarse_numbers", message, field=field.name))
+    return events
 
 
 def fewest_cells(widest: float) -> int:

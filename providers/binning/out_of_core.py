@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from providers.arrays import BoolArray, Float64Array, Int64Array, UInt64Array
 from providers.binning.cell_sums import CellSums, new_cell_sums
-from providers.binning.grid import Axis, cell_ids, grid_figures
+from providers.binning.grid import Axis, cell_ids, coarse_numbers, grid_figures
 from providers.binning.mean_tree import MeanTree
 from providers.binning.privacy import P_PRIVACY_KEY, depths_publishable, minimal_depths, privacy_of_mews
 from providers.binning.singletons import NOTHING_TO_MERGE_INTO, widths_of
@@ -27,6 +27,7 @@ from providers.binning.values import (
     numbers_of,
     read_only,
     standard_deviation,
+    step_of,
     unusable_values,
 )
 from providers.kernels.radix_sort import radix_runs
@@ -95,8 +96,9 @@ class Numbers:
         self.ranges = self._find_ranges(nulls, drawing) if ranges is None else ranges
         """Ranges of the fields, and the number of rows in which all of them are finite."""
         no_values = read_only(np.zeros(0))
-        named = zip(self.names, self.ranges.lows, self.ranges.highs, strict=True)
-        self.fields = tuple(FieldValues(name, no_values, low, high) for name, low, high in named)
+        steps = [step_of(source.schema.field(name).type) for name in self.names]
+        named = zip(self.names, self.ranges.lows, self.ranges.highs, steps, strict=True)
+        self.fields = tuple(FieldValues(name, no_values, low, high, step) for name, low, high, step in named)
         """Ranges of the fields, without their values."""
         self._all_present = self.ranges.rows == source.rows
         self.rows = Rows(
@@ -406,6 +408,8 @@ def finished_cells(
         report.measures[P_PRIVACY_KEY] = privacy_of_mews(depths or (), minimal_depth)
     if grid.merge and counts.singletons and not counts.merged:
         report.events.add(NOTHING_TO_MERGE_INTO)
+    for event in coarse_numbers(numbers.fields, grid.axes):
+        report.events.add(event)
     return report
 
 

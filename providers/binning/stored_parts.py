@@ -203,7 +203,7 @@ class PartRun(Generic[P]):
         """Rows from which parts are exchanged."""
         if rows:
             service.check(params, self.numbers.fields, rows)
-            check_parts(rows, self.rule)
+            check_parts(rows, self.rule, names)
             self._check_memory(rows)
 
     def _check_memory(self, rows: int) -> None:

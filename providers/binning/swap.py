@@ -8,7 +8,7 @@ fields stay with their row, or each of them is swapped on its own, within its ow
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 import numpy as np
@@ -19,7 +19,14 @@ from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
 from providers.arrays import BoolArray, IndexArray, row_index_type
-from providers.binning.values import FieldValues, extent, numbers_of, read_only, unusable_values
+from providers.binning.values import (
+    FieldValues,
+    extent,
+    numbers_of,
+    read_only,
+    step_of,
+    unusable_values,
+)
 from providers.errors import ParameterError
 from providers.grouping.groups import Groups
 from providers.params import (
@@ -208,14 +215,14 @@ def _read(table: pa.Table, names: Sequence[str], nulls: str) -> _Numbers:
             raise unusable_values(name, unusable)
         if unusable:
             absent[name] = ~np.isfinite(values)
-        fields.append(FieldValues(name, values, low, high))
+        fields.append(FieldValues(name, values, low, high, step_of(table.schema.field(name).type)))
     if not absent:
         return _Numbers(tuple(fields), None, absent)
     present = np.flatnonzero(~np.logical_or.reduce(list(absent.values())))
     for index, entry in enumerate(fields):
         values = read_only(entry.values[present])
         low, high, _ = extent(values)
-        fields[index] = FieldValues(entry.name, values, low, high)
+        fields[index] = replace(entry, values=values, low=low, high=high)
     return _Numbers(tuple(fields), present, absent)
 
 

@@ -17,6 +17,7 @@ from providers.kernels.parallel import parallel
 from providers.numba import get_num_threads, prange
 from providers.tables.columns import combined, words_of
 from providers.tables.numbers import float_values
+from providers.tables.type_names import value_type
 
 # ------------------------------------------------------------------------------- conversion and range
 
@@ -32,6 +33,9 @@ class FieldValues:
     """Smallest value."""
     high: float
     """Largest value."""
+    step: float = 0.0
+    """Difference of two adjacent values of the field's type, in which values may have more digits than in
+    float64; 0 for floats."""
 
 
 @parallel
@@ -79,6 +83,14 @@ def numbers_of(column: pa.ChunkedArray) -> Float64Array:
     if column.type == pa.float64() and column.null_count == 0:
         return words_of(combined(column)).view(np.float64)
     return read_only(float_values(column))
+
+
+def step_of(kind: pa.DataType) -> float:
+    """Return the `step` of fields of a numeric type: 1 for integers, 0.01 for decimals of scale 2."""
+    kind = value_type(kind)
+    if pa.types.is_decimal(kind):
+        return float(10.0**-kind.scale)
+    return 1.0 if pa.types.is_integer(kind) else 0.0
 
 
 def read_only(values: Float64Array) -> Float64Array:

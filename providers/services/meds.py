@@ -101,7 +101,7 @@ class MedsParams(BinParams):
         default=None, title="Number of parts"
     )
     """Number of parts into which the rows are cut first, with `method` `partitioned`. Each part has at least
-    as many rows as two bins. [2 or more]"""
+    as many rows as two bins. With `degree`, give at most half of it. [2 or more]"""
 
     def larger_groups(self) -> str:
         """Return advice for bins of two or three rows."""
@@ -132,6 +132,22 @@ class MedsParams(BinParams):
             )
         return self
 
+    @model_validator(mode="after")
+    def _parts_hold_two_bins(self) -> Self:
+        """Refuse parts that no number of rows n fills.
+
+        2 k parts <= n holds for some n if it does for the largest n with k = 2, which is 3 degree - 1: then
+        k is n // degree, and 2 k parts grows faster than n.
+        """
+        if self.degree is not None and self.parts is not None and 4 * self.parts > 3 * self.degree - 1:
+            raise PydanticCustomError(
+                "parts_too_many",
+                "no table has {parts} parts with two bins each if 'degree' is {degree}: give a 'degree' of "
+                "{least} or more, or fewer 'parts'",
+                {"parts": self.parts, "degree": self.degree, "least": 2 * self.parts},
+            )
+        return self
+
 
 def check(params: MedsParams, schema: pa.Schema) -> MedsParams:
     """Return the parameters with every field by name; raise ParameterError or SourceError."""
@@ -155,7 +171,7 @@ def make_bins(params: MedsParams, fields: Sequence[FieldValues], progress: Progr
     rule = part_rule(params, rows, len(fields))
     progress(0.0, "measuring fields")
     _check_distances(params, fields, rows)
-    check_parts(rows, rule)
+    check_parts(rows, rule, [field.name for field in fields])
     standards = [Standard.of_values(field.values) for field in fields]
     points = _points(params, fields, standards)  # x[S] of every tuple
     ranges = [(field.low, field.high) for field in fields]

@@ -39,6 +39,7 @@ from providers.binning.grid import (
     Axis,
     axis_of_cells,
     axis_of_width,
+    coarse_numbers,
     grid_figures,
     rows_by_cell,
 )
@@ -261,6 +262,7 @@ def allocate(params: MewsParams, fields: Sequence[FieldValues], progress: Progre
             merged = singletons
         else:
             events.append(NOTHING_TO_MERGE_INTO)
+    events += coarse_numbers(fields, axes)
     return Bins(groups, len(sizes), singletons, grid_figures(merged, fields, axes), tuple(events))
 
 
@@ -366,6 +368,9 @@ PROVIDER = Provider(
         "that identifies a person still does.",
         "Outliers stretch the range: then most rows share few bins, and others are alone.",
         "Fields that are not swapped stay with their row.",
+        "Cells are formed of float64 numbers. Integers beyond 2^53 and decimals of more than 15 digits are "
+        "rounded for that; the event `coarse_numbers` names a field whose cells are narrow next to it, in "
+        "which values may move further than the width.",
         RISK_LIMIT,
     ),
     repeated_releases=(

@@ -222,7 +222,10 @@ def _narrowed(column: pa.ChunkedArray, kind: pa.DataType, error: pa.ArrowInvalid
     entries = column.chunk(0).dictionary
     bits = kind.index_type.bit_width - pa.types.is_signed_integer(kind.index_type)
     if len(entries) > 2**bits:
-        message = f"the dictionaries of the chunks hold more values together than {kind} can number"
+        message = (
+            f"the chunks and replacements of a field hold more values together than {kind} can number; "
+            "convert it to wider indices, such as int32, or to plain values"
+        )
         raise SourceError(message) from error
     # One chunk: Arrow would refuse to combine several, even if they share their dictionary.
     indices = pa.concat_arrays([chunk.indices for chunk in column.chunks]).cast(kind.index_type)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from providers.binning.first_cut import PartRule, check_parts
 from providers.binning.privacy import p_of_depths
 from providers.errors import ParameterError, SourceError
 from providers.results import SwapResult
@@ -250,6 +251,27 @@ def test_parts_are_explained(parameters: dict[str, Any], message: str) -> None:
         MedsParams.model_validate({"swap_fields": ["x"], "k": 3, **parameters})
 
 
+@given(st.integers(1, 20), st.integers(2, 12))
+def test_parts_that_no_number_of_rows_fills_are_refused_at_once(degree: int, parts: int) -> None:
+    """Twice as many wanted bins as parts are never refused, which is what the message advises."""
+    fits = []
+    for rows in range(4 * parts, 12 * max(degree, parts)):
+        rule = PartRule(max(2, rows // degree), parts, "exact")
+        try:
+            check_parts(rows, rule, ["x"])
+        except SourceError:
+            continue
+        fits.append(rows)
+    parameters = {"swap_fields": ["x"], "degree": degree, "method": "partitioned", "parts": parts}
+    if fits:
+        MedsParams.model_validate(parameters)
+        return
+    assert parts > degree // 2
+    with pytest.raises(ValueError, match=f"give a 'degree' of {2 * parts} or more"):
+        MedsParams.model_validate(parameters)
+    MedsParams.model_validate(parameters | {"degree": 2 * parts})
+
+
 @pytest.mark.parametrize(
     ("rows", "advice"), [(59, "use at most 5 parts"), (19, "use another method, which does not cut")]
 )
@@ -259,6 +281,9 @@ def test_parts_smaller_than_two_bins_are_refused(rows: int, advice: str) -> None
     with pytest.raises(SourceError, match=advice) as error:
         swap("MEDS", table_of(np.arange(float(rows))), parameters)
     assert error.value.pointer == "/parameters/parts"
+    sparse = table_of(np.arange(100.0)).append_column("z", pa.array([1.0] * rows + [None] * (100 - rows)))
+    with pytest.raises(SourceError, match=f"6 parts of the {rows} rows that have numbers in 'z' hold fewer"):
+        swap("MEDS", sparse, parameters | {"others": "univariate", "nulls": "keep"})
     result = swap("MEDS", table_of(np.arange(59.0)), parameters | {"parts": 5})
     assert result.provider["parts"] == 5
 

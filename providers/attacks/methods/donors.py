@@ -18,6 +18,7 @@ from providers.attacks.figures import AttackResult, risk_of, successes
 from providers.attacks.methods.groups import checked_params, joint_codes
 from providers.attacks.tables import LEAST_ATTACKS, AttackTables, Rows
 from providers.errors import ProviderError
+from providers.measures.shared.columns import in_one_type
 from providers.measures.shared.finding import NotApplicable
 from providers.measures.shared.sampling import sample_rows
 from providers.neighbours.points import Points, encode
@@ -222,13 +223,12 @@ def _points(tables: AttackTables, known: list[str], params: RwnParams) -> tuple[
     Raises
     ------
     NotApplicable
-        A field has another type in the release, or values that have no distance.
+        A field has values that have no distance.
     """
     columns = {}
     for name in known:
-        released, attacked = (tables.columns[name].tables[side] for side in ("destination", "source"))
-        if released.type != attacked.type:
-            raise NotApplicable(f"field '{name}' has another type in the release")
+        by_side = tables.columns[name].tables
+        attacked, released = in_one_type(by_side["source"], by_side["destination"])
         columns[name] = pa.chunked_array([*released.chunks, *attacked.chunks], released.type)
     categorical = [name for name in params.categorical_fields if name in known]
     ordinal = {name: levels for name, levels in params.ordinal_fields.items() if name in known}

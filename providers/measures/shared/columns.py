@@ -173,11 +173,8 @@ class Column:
         return text
 
     def _make_codes(self) -> None:
-        source, destination = self.tables["source"], self.tables["destination"]
-        if source.type != destination.type:
-            common = common_type(source.type, destination.type)
-            # An integer or decimal beyond 2**53 becomes the nearest float64, as in the destination.
-            source, destination = (as_common(side, common) for side in (source, destination))
+        # An integer or decimal beyond 2**53 may become the nearest float64, as in the destination.
+        source, destination = in_one_type(self.tables["source"], self.tables["destination"])
         values = combined(pa.chunked_array([*source.chunks, *destination.chunks], source.type))
         codes = equality_codes(values)
         codes = codes - codes.min(initial=0)  # null is -1
@@ -195,8 +192,8 @@ def column_of(name: str, source: pa.ChunkedArray, destination: pa.ChunkedArray, 
     assert kind is not None  # noqa: S101 - checked by `not_measurable`
     if kind == "time" and is_numeric(two.type):
         one, kind = one.cast(pa.int32()), "number"  # dates in the source, numbers of days in the destination
-    if pa.types.is_timestamp(one.type) and one.type != two.type:
-        one, two = _in_one_unit(one, two)
+    if pa.types.is_timestamp(one.type):
+        one, two = in_one_type(one, two)
     column = Column(name, "category" if categorical else kind, {"source": one, "destination": two})
     if column.kind != "category" and one.type == two.type and _is_whole(one.type):
         column.offset = min(
@@ -208,7 +205,34 @@ def column_of(name: str, source: pa.ChunkedArray, destination: pa.ChunkedArray, 
 _UNITS = ("s", "ms", "us", "ns")
 
 
-def _in_one_unit(one: pa.ChunkedArray, two: pa.ChunkedArray) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
+def in_one_type(
+    one: pa.ChunkedArray, two: pa.ChunkedArray, place: str = "destination"
+) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
+    """Return two plain columns of comparable types in one type, in which their values compare.
+
+    Parameters
+    ----------
+    one, two : pa.ChunkedArray
+        Columns of the source and of another table, as from `plain_column`.
+    place : str
+        Name of the other table in messages.
+
+    Raises
+    ------
+    NotApplicable
+        Timestamps of two units have no common one.
+    """
+    if one.type == two.type:
+        return one, two
+    if pa.types.is_timestamp(one.type) and pa.types.is_timestamp(two.type):
+        return _in_one_unit(one, two, place)
+    common = common_type(one.type, two.type)
+    return as_common(one, common), as_common(two, common)
+
+
+def _in_one_unit(
+    one: pa.ChunkedArray, two: pa.ChunkedArray, place: str
+) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
     """Return both timestamps in the finer of their units and the first one's zone. Raises NotApplicable."""
     unit = max(one.type.unit, two.type.unit, key=_UNITS.index)
     common = pa.timestamp(unit, one.type.tz)
@@ -216,7 +240,7 @@ def _in_one_unit(one: pa.ChunkedArray, two: pa.ChunkedArray) -> tuple[pa.Chunked
         return one.cast(common), two.cast(common)
     except pa.ArrowInvalid:
         raise NotApplicable(
-            f"its type is {one.type} in the source and {two.type} in the destination, and it has times "
+            f"its type is {one.type} in the source and {two.type} in the {place}, and it has times "
             f"beyond the range of {common}: convert both to one unit"
         ) from None
 

@@ -2,16 +2,17 @@
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from providers.attacks import inference, tables
 from providers.attacks.options import AttackOptions, check_attack_options
 from providers.attacks.registry import ATTACKS
-from providers.attacks.suite import MethodUsed
+from providers.attacks.suite import MethodUsed, attacks_stream
 from providers.errors import ParameterError
 from tests.every_type import COLUMNS
-from tests.unit.providers.attacks.tables import attacked, people, result_of
+from tests.unit.providers.attacks.tables import SEED, attacked, people, result_of
 
 KNOWN = ("age", "school", "town")
 
@@ -47,6 +48,51 @@ def test_control_rows_need_the_fields_of_the_source() -> None:
         assert refusal.value.pointer == "/control"
     other_number = source.set_column(0, "age", source["age"].cast(pa.float64()))
     assert attacked(source, source, other_number, known=KNOWN).control == "given"
+
+
+def moments(year: int, kind: pa.DataType) -> pa.Table:
+    """60 days from the first of a year on, at 8 o'clock, next to two fields of numbers."""
+    start = np.datetime64(f"{year}-01-01T08", "s")
+    times = pa.array(start + np.arange(60) * np.timedelta64(1, "D")).cast(pa.timestamp("s", kind.tz))
+    return pa.table({"t": times.cast(kind), "a": np.arange(60) % 9, "b": np.arange(60) % 7})
+
+
+def tables_of(source: pa.Table, release: pa.Table, control: pa.Table, **options: Any) -> tables.AttackTables:
+    """The tables of an attack on a release of an unknown service."""
+    stream = attacks_stream(SEED)
+    return tables.AttackTables(
+        source, release, control, AttackOptions(**options), method=None, aligned=True, stream=stream
+    )
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [pa.timestamp("s", "UTC"), pa.timestamp("ns", "UTC"), pa.timestamp("us", "Europe/Dublin")],
+    ids=str,
+)
+@pytest.mark.parametrize("place", [1, 2])
+def test_timestamps_of_another_unit_or_zone_are_the_same_moments(kind: pa.DataType, place: int) -> None:
+    source = moments(2020, pa.timestamp("us", "UTC"))
+    given = [source, source, source]
+    given[place] = moments(2020, kind)
+    found = tables_of(*given, known=("t",))
+    days = found.encode(["t"], "source").numbers
+    assert days[0, 1] - days[0, 0] == pytest.approx(1 / 59)
+    assert (found.encode(["t"], "release").numbers == days).all()
+    assert (found.encode(["t"], "control").numbers == days).all()
+
+
+def test_timestamps_without_a_common_unit_are_left_out_or_refused() -> None:
+    """Timestamps of the year 3000 have no nanoseconds."""
+    source, other = moments(3000, pa.timestamp("s")), moments(2020, pa.timestamp("ns"))
+    for given, place in (((other, source), "destination"), ((source, other), "control rows")):
+        reason = tables_of(source, *given, known=("a",), secret=("b",)).left_out["t"]
+        assert f"and timestamp[ns] in the {place}, and it has times beyond the range" in reason
+        for index, option in enumerate(("known", "secret")):
+            named = {"known": ("a",), "secret": ("b",)} | {option: ("ab"[index], "t")}
+            with pytest.raises(ParameterError, match="field 't' cannot be attacked: its type is") as refusal:
+                tables_of(source, *given, **named)
+            assert refusal.value.pointer == f"/{option}/1"
 
 
 def test_control_rows_are_given_withheld_or_missing() -> None:

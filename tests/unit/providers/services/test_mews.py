@@ -19,6 +19,7 @@ from providers.errors import ParameterError, SourceError, UnswappableError
 from providers.progress import no_progress
 from providers.services.mews import MewsParams
 from tests.naive.agreement import assert_agree, swap
+from tests.property.out_of_core import assert_same
 
 TABLE = pa.table({"x": [0.0, 1.0, 9.0, 10.0], "y": [1, 2, 3, 4], "label": list("abcd")})
 
@@ -240,3 +241,38 @@ def test_a_width_of_a_whole_number_of_cells_is_admissible(cells: int) -> None:
     assert 1 / least <= 1 / cells
     assert least == 1 or 1 / (least - 1) > 1 / cells
     assert least == cells
+
+
+BASE = 2**62
+"""Here float64 numbers are 1,024 apart."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "base", "coarse"),
+    [
+        (pa.int64(), 0, False),
+        (pa.int64(), BASE, True),
+        (pa.uint64(), 3 * BASE, True),
+        (pa.decimal128(38, 2), 10**25, True),
+        (pa.decimal128(38, 18), 1, False),  # rounded, but by far less than a cell
+        (pa.float64(), BASE, False),  # every value is a float64
+    ],
+    ids=str,
+)
+def test_cells_narrower_than_the_rounding_of_float64_are_an_event(
+    kind: pa.DataType, base: int, coarse: bool
+) -> None:
+    """Values move further than the width of a cell only where the event says so, also out of core."""
+    values = [base + at * 37 % 2000 for at in range(200)]
+    table = pa.table({"x": pa.array(values, pa.decimal256(40, 0)).cast(kind), "row": range(200)})
+    parameters = {"swap_fields": ["x"], "width": 100, "singletons": "keep", "on_reversible": "warn"}
+    result = assert_same("MEWS", table, parameters, 65536, 50)
+    assert result is not None
+    moves = [
+        abs(int(a) - int(b))
+        for a, b in zip(result.table["x"].to_pylist(), table["x"].to_pylist(), strict=True)
+    ]
+    assert (max(moves) > 100) == coarse
+    assert result.events.counts.get("coarse_numbers", 0) == coarse
+    if coarse:
+        assert result.events.listed[-1].field == "x"

@@ -259,6 +259,15 @@ def test_services_read_dictionaries_that_together_are_too_many(
     assert moved.select(["n", "g"]) == plain.select(["n", "g"])
 
 
+def test_a_replacement_that_narrow_indices_cannot_number_is_refused() -> None:
+    """A field keeps its type, also with a replacement next to 128 values."""
+    lone = pa.table({"a": coded([f"a{i}" for i in range(128)]), "n": [0, *[1] * 127]})
+    parameters = {"swap_fields": ["a"], "control_field": "n"}
+    replaced = {"suppression": {"policy": "replace", "replacement": {"a": "other"}}}
+    with pytest.raises(SourceError, match="can number; convert it to wider indices"):
+        swap("CDSWAP", lone, parameters | replaced)
+
+
 @pytest.mark.parametrize("nulls", ["swap", "keep"])
 def test_a_swap_of_dictionaries_that_together_are_too_many_is_refused(nulls: str) -> None:
     """The values of the release do not fit its type, in memory and out of core."""

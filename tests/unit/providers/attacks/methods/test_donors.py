@@ -9,12 +9,15 @@ import pytest
 from providers.attacks.figures import AttackResult
 from providers.attacks.methods import donors
 from providers.attacks.methods.donors import choose_value, nearby
-from providers.attacks.suite import MethodUsed
+from providers.attacks.options import AttackOptions
+from providers.attacks.suite import MethodUsed, attacks_stream
+from providers.attacks.tables import AttackTables
 from providers.measures.shared.finding import NotApplicable
 from providers.neighbours.points import Points, encode
 from tests.naive import method_attacks as naive
+from tests.naive.agreement import swap
 from tests.unit.providers.attacks.methods.tables import released
-from tests.unit.providers.attacks.tables import attacked, people
+from tests.unit.providers.attacks.tables import SEED, attacked, people
 
 KNOWN = ("age", "school", "town")
 PARAMETERS: dict[str, Any] = {"k": 4, "perturb_fields": ["income"], "distance_fields": list(KNOWN)}
@@ -110,6 +113,24 @@ def test_control_rows_have_no_donor() -> None:
     assert income.control.successes == 0
     assert income.risk is not None
     assert income.risk.value == pytest.approx(income.attack.rate)
+
+
+def test_a_release_with_other_types_is_attacked_alike() -> None:
+    """A release that was read from a CSV has int64 and plain text, whatever types the source has."""
+    source = people(120)
+    release = swap("RWN", source, PARAMETERS).table
+    read = release.set_column(0, "age", release["age"].cast(pa.float64()))
+    read = read.set_column(1, "school", read["school"].cast(pa.string()))
+    read = read.set_column(2, "town", read["town"].cast(pa.int16()))
+    options, method = AttackOptions(known=KNOWN, secret=("income",)), MethodUsed("RWN", PARAMETERS)
+    stream = attacks_stream(SEED)
+    one, two = (
+        donors.ATTACK.run(
+            AttackTables(source, each, None, options, method=method, aligned=True, stream=stream)
+        )
+        for each in (release, read)
+    )
+    assert one == two
 
 
 @pytest.mark.parametrize(

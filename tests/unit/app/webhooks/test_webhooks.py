@@ -12,11 +12,12 @@ from typing import Any
 
 import httpcore
 import pytest
+from httpcore import AnyIOBackend
 
 from app.webhooks.addresses import AddressRefused, Reach
 from app.webhooks.delivery import seconds_to_next
 from app.webhooks.messages import SecretUnusable, key_of_secret, signed_headers
-from app.webhooks.post import MOST_LOOK_UPS, CheckedNetwork, Resolver
+from app.webhooks.post import MOST_LOOK_UPS, CheckedNetwork, Resolver, Sender
 
 PUBLIC = ["1.1.1.1", "8.8.8.8", "93.184.215.14", "2606:4700::1111", "2a00:1450:4001::8a", "64:ff9b::808:808"]
 NOT_PUBLIC = [
@@ -129,6 +130,64 @@ def test_a_name_that_is_not_known_fails_as_any_connection(monkeypatch: pytest.Mo
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
     with pytest.raises(httpcore.ConnectError, match="not known"):
         asyncio.run(CheckedNetwork(Reach(), Resolver(), "ada").connect_tcp("nowhere.test", 443))
+
+
+def posted(host: str, path: str, seconds: float = 5.0) -> tuple[int | None, str, str]:
+    """Post to a server on this machine; return status, request line and header ``Host``, without its port."""
+    reach = Reach((ip_network("127.0.0.0/8"), ip_network("::1/128")), insecure=True)
+    received = b""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal received
+        received = await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 204 No Content\r\n\r\n")
+        writer.close()
+
+    async def post() -> tuple[int | None, int]:
+        own = "::1" if host == "[::1]" else "127.0.0.1"
+        async with await asyncio.start_server(answer, own, 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            sender = Sender(reach, seconds)
+            status = await sender.post(f"http://{host}:{port}{path}", {"content-length": "0"}, b"", "ada")
+            sender.close()
+            return status, port
+
+    status, port = asyncio.run(post())
+    line, *headers = received.decode().split("\r\n")
+    named = dict(header.lower().split(": ", 1) for header in headers if header)
+    return status, line, named.get("host", "").removesuffix(f":{port}")
+
+
+@pytest.mark.parametrize("path", ["/hook;v=2/a;b=c?x=1;y", "/?x=%2F", "/%7Eada;/"])
+def test_the_path_is_sent_as_the_caller_wrote_it(path: str) -> None:
+    assert posted("127.0.0.1", path) == (204, f"POST {path} HTTP/1.1", "127.0.0.1")
+
+
+def test_an_ipv6_address_is_in_brackets_in_the_header_host() -> None:
+    """Servers such as nginx answer 400 without them."""
+    assert posted("[::1]", "/hook") == (204, "POST /hook HTTP/1.1", "[::1]")
+
+
+def test_an_address_that_drops_packets_leaves_time_for_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The addresses of one family, such as IPv6 behind a firewall for IPv4, may all drop them."""
+    tried = []
+    connect = AnyIOBackend.connect_tcp
+
+    def look_up(host: str, port: int, *_: Any, **__: Any) -> list[Any]:
+        addresses = ["::1", "::1", "::1", "127.0.0.1"]
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in addresses]
+
+    async def connect_tcp(self: AnyIOBackend, host: str, port: int, timeout: float, *rest: Any) -> Any:
+        tried.append(host)
+        if host == "::1":
+            await asyncio.sleep(timeout)
+            raise httpcore.ConnectTimeout
+        return await connect(self, host, port, timeout, *rest)
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    monkeypatch.setattr(AnyIOBackend, "connect_tcp", connect_tcp)
+    assert posted("hooks.example.test", "/", 0.5)[0] == 204
+    assert tried == ["::1", "127.0.0.1"]
 
 
 def test_names_that_are_resolved_slowly_hold_up_no_other_owner(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from app.store.sql.db import Database
 from app.store.sql.models import Delivery
 from app.store.sql.replicas import moment
 from app.telemetry.metrics import Metrics
-from app.webhooks.addresses import AddressRefused, Reach
+from app.webhooks.addresses import AddressRefused, CertificateRefused, Reach
 from app.webhooks.messages import message_id_of, open_webhook, signed_headers
 
 if TYPE_CHECKING:
@@ -169,6 +169,8 @@ class Deliverer:
             status = await self._post(delivery)
         except AddressRefused:
             return "refused", "the address of the webhook is not allowed"
+        except CertificateRefused as error:
+            return "failed", str(error)
         except SealBroken as error:
             cause = _UNBOUND if isinstance(error, SealUnbound) else error
             _log.error("job %s: message %s is not sent: %s", delivery.job_id, delivery.id, cause)

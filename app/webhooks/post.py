@@ -19,13 +19,24 @@ from urllib.parse import urlsplit
 import httpcore
 from httpcore import AnyIOBackend, AsyncNetworkBackend, AsyncNetworkStream
 
-from app.webhooks.addresses import Address, AddressRefused, Reach
+from app.webhooks.addresses import Address, AddressRefused, CertificateRefused, Reach
 
 _LOOK_UPS = 8
 """Host names that are resolved at the same time."""
 
 MOST_LOOK_UPS = 2
 """Host names of one owner that are resolved at the same time."""
+
+
+_UNTRUSTED = "is not signed by an authority that the service trusts"
+
+_CERTIFICATE_FAULTS = {
+    9: "is not valid yet",
+    10: "has expired",
+    62: "is of another name",
+    64: "is of another address",
+}
+"""Verification error of OpenSSL (``X509_V_ERR_...``) -> its name. OpenSSL's own text has the host's name."""
 
 
 class Resolver:
@@ -88,7 +99,7 @@ class Sender:
 
         Raises
         ------
-        AddressRefused
+        AddressRefused, CertificateRefused
         """
         address, host = _url_and_host(url)
         limits = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), self._seconds)}
@@ -114,7 +125,11 @@ class Sender:
             httpcore.TimeoutException,
             TimeoutError,
             OSError,
-        ):
+        ) as error:
+            cause = error.__context__  # httpcore's pool drops `__cause__`
+            if isinstance(cause, ssl.SSLCertVerificationError):
+                fault = _CERTIFICATE_FAULTS.get(cause.verify_code, _UNTRUSTED)
+                raise CertificateRefused(f"the receiver's certificate {fault}") from None
             return None
 
     def close(self) -> None:

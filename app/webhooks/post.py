@@ -21,8 +21,12 @@ from httpcore import AnyIOBackend, AsyncNetworkBackend, AsyncNetworkStream
 
 from app.webhooks.addresses import Address, AddressRefused, CertificateRefused, Reach
 
-_LOOK_UPS = 8
-"""Host names that are resolved at the same time."""
+_LOOK_UPS = 64
+"""Maximum number of host names that are resolved at the same time.
+
+A look-up without an answer may last several times as long as an attempt, and attempts begin meanwhile: more
+threads than attempts at the same time, so that the abandoned look-ups of several owners leave some free.
+"""
 
 MOST_LOOK_UPS = 2
 """Host names of one owner that are resolved at the same time."""

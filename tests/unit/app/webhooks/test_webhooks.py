@@ -231,6 +231,35 @@ def test_names_that_are_resolved_slowly_hold_up_no_other_owner(monkeypatch: pyte
     assert set(started) == {"rowveil-names"}
 
 
+def test_names_of_several_owners_that_are_not_resolved_hold_up_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As many as are abandoned while a name server is silent for four times the time of an attempt."""
+    answered = threading.Event()
+
+    def look_up(host: str, port: int, **_: Any) -> list[Any]:
+        assert host == "fast.test" or answered.wait(60)
+        return [host]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+
+    async def run() -> list[Any]:
+        resolver = Resolver()
+        slow = [
+            asyncio.ensure_future(resolver.resolve("slow.test", 443, f"owner {number // MOST_LOOK_UPS}"))
+            for number in range(32)
+        ]
+        await asyncio.sleep(0)
+        try:
+            return await asyncio.wait_for(resolver.resolve("fast.test", 443, "ada"), 5)
+        finally:
+            answered.set()
+            await asyncio.gather(*slow)
+            resolver.close()
+
+    assert asyncio.run(run()) == ["fast.test"]
+
+
 def test_the_signature_is_that_of_the_standard() -> None:
     """Its own example: https://www.standardwebhooks.com, and the naive reading of it."""
     secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

@@ -39,6 +39,10 @@ class AddressRefused(Exception):
     """The service may not reach the webhook's address."""
 
 
+class CertificateRefused(Exception):
+    """The receiver's certificate does not verify; the message says why, and quotes nothing of it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reach:
     """Addresses that webhooks may reach in addition to the public internet."""

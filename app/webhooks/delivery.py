@@ -23,7 +23,7 @@ from app.store.sql.db import Database
 from app.store.sql.models import Delivery
 from app.store.sql.replicas import moment
 from app.telemetry.metrics import Metrics
-from app.webhooks.addresses import AddressRefused, Reach
+from app.webhooks.addresses import AddressRefused, CertificateRefused, Reach
 from app.webhooks.messages import message_id_of, open_webhook, signed_headers
 
 if TYPE_CHECKING:
@@ -47,6 +47,9 @@ _PARALLEL = 8
 
 _PARALLEL_OF_OWNER = 2
 """Attempts at the same time for the jobs of one owner, whose receivers may all be slow."""
+
+_MOST_TURNS = 10_000
+"""Maximum number of owners whose last turn is remembered."""
 
 _POLL_SECONDS = 5.0
 
@@ -93,6 +96,9 @@ class Deliverer:
         self._running: set[asyncio.Task[None]] = set()
         self._active: Counter[str] = Counter()
         """Attempts of each owner."""
+        self._turns: dict[str, int] = {}
+        """Number of each owner's last turn, in their order."""
+        self._last_turn = 0
         for result in _COUNTED:
             metrics.deliveries.labels(result)  # exported as 0: an alert notices the first rise
 
@@ -122,7 +128,7 @@ class Deliverer:
                 free = _PARALLEL - len(self._running)
                 wait = await self._in_thread(self._seconds_to_poll) if free else _POLL_SECONDS
                 if wait == 0:
-                    claimed = await self._in_thread(self._claim, free, dict(self._active))
+                    claimed = await self._in_thread(self._claim, free, dict(self._active), dict(self._turns))
                     for delivery in claimed:
                         self._begin(delivery)
                     wait = 0.0 if claimed else _QUOTA_SECONDS if self._running else _CONTENTION_SECONDS
@@ -137,6 +143,11 @@ class Deliverer:
         task = asyncio.create_task(self._deliver(delivery))
         self._running.add(task)
         self._active[owner] += 1
+        self._last_turn += 1
+        self._turns.pop(owner, None)  # so that the dict is in the order of the turns
+        self._turns[owner] = self._last_turn
+        if len(self._turns) > _MOST_TURNS:
+            del self._turns[next(iter(self._turns))]
         task.add_done_callback(lambda ended: self._ended(ended, owner))
 
     def _ended(self, task: asyncio.Task[None], owner: str) -> None:
@@ -158,6 +169,8 @@ class Deliverer:
             status = await self._post(delivery)
         except AddressRefused:
             return "refused", "the address of the webhook is not allowed"
+        except CertificateRefused as error:
+            return "failed", str(error)
         except SealBroken as error:
             cause = _UNBOUND if isinstance(error, SealUnbound) else error
             _log.error("job %s: message %s is not sent: %s", delivery.job_id, delivery.id, cause)
@@ -197,11 +210,12 @@ class Deliverer:
             self._sender = network.Sender(self._reach, self._settings.webhook_timeout)
         return self._sender
 
-    def _claim(self, most: int, active: dict[str, int]) -> list[Delivery]:
+    def _claim(self, most: int, active: dict[str, int], turns: dict[str, int]) -> list[Delivery]:
         lease = timedelta(seconds=2 * self._settings.webhook_timeout + 30)
         with self._database.write() as session:
             now = moment(session)
-            return list(webhook_outbox.claim_due(session, now, now + lease, most, _PARALLEL_OF_OWNER, active))
+            again_at, quota = now + lease, _PARALLEL_OF_OWNER
+            return list(webhook_outbox.claim_due(session, now, again_at, most, quota, active, turns))
 
     def _seconds_to_poll(self) -> float:
         with self._database.read() as session:

@@ -12,18 +12,35 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from ipaddress import ip_address
+from itertools import zip_longest
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpcore
 from httpcore import AnyIOBackend, AsyncNetworkBackend, AsyncNetworkStream
 
-from app.webhooks.addresses import Address, AddressRefused, Reach
+from app.webhooks.addresses import Address, AddressRefused, CertificateRefused, Reach
 
-_LOOK_UPS = 8
-"""Host names that are resolved at the same time."""
+_LOOK_UPS = 64
+"""Maximum number of host names that are resolved at the same time.
+
+A look-up without an answer may last several times as long as an attempt, and attempts begin meanwhile: more
+threads than attempts at the same time, so that the abandoned look-ups of several owners leave some free.
+"""
 
 MOST_LOOK_UPS = 2
 """Host names of one owner that are resolved at the same time."""
+
+
+_UNTRUSTED = "is not signed by an authority that the service trusts"
+
+_CERTIFICATE_FAULTS = {
+    9: "is not valid yet",
+    10: "has expired",
+    62: "is of another name",
+    64: "is of another address",
+}
+"""Verification error of OpenSSL (``X509_V_ERR_...``) -> its name. OpenSSL's own text has the host's name."""
 
 
 class Resolver:
@@ -86,8 +103,9 @@ class Sender:
 
         Raises
         ------
-        AddressRefused
+        AddressRefused, CertificateRefused
         """
+        address, host = _url_and_host(url)
         limits = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), self._seconds)}
         try:
             async with (
@@ -97,7 +115,11 @@ class Sender:
                     network_backend=CheckedNetwork(self._reach, self._resolver, owner),
                 ) as pool,
                 pool.stream(
-                    "POST", url, headers=list(headers.items()), content=body, extensions=limits
+                    "POST",
+                    address,
+                    headers=[("host", host), *headers.items()],
+                    content=body,
+                    extensions=limits,
                 ) as response,
             ):
                 return response.status
@@ -107,7 +129,11 @@ class Sender:
             httpcore.TimeoutException,
             TimeoutError,
             OSError,
-        ):
+        ) as error:
+            cause = error.__context__  # httpcore's pool drops `__cause__`
+            if isinstance(cause, ssl.SSLCertVerificationError):
+                fault = _CERTIFICATE_FAULTS.get(cause.verify_code, _UNTRUSTED)
+                raise CertificateRefused(f"the receiver's certificate {fault}") from None
             return None
 
     def close(self) -> None:
@@ -134,13 +160,20 @@ class CheckedNetwork(AsyncNetworkBackend):
     ) -> AsyncNetworkStream:
         """Connect to the first of the host's addresses that responds.
 
-        Raises AddressRefused (any of the addresses is not allowed), httpcore.ConnectError.
+        Each address but the last has a share of the time only: one that drops packets, such as any of IPv6
+        behind a firewall for IPv4, leaves time for the next one and for the exchange.
+
+        Raises AddressRefused (any of the addresses is not allowed), httpcore.ConnectError,
+        httpcore.ConnectTimeout.
         """
         failed: Exception = httpcore.ConnectError("the name has no address")
-        for address in await self._addresses(host, port):
+        addresses = _families_in_turn(await self._addresses(host, port))
+        share = None if timeout is None else timeout / (len(addresses) + 1)
+        for number, address in enumerate(addresses, 1):
+            limit = timeout if number == len(addresses) else share
             try:
                 return await self._backend.connect_tcp(
-                    str(address), port, timeout, local_address, socket_options
+                    str(address), port, limit, local_address, socket_options
                 )
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
                 failed = error
@@ -168,3 +201,29 @@ class CheckedNetwork(AsyncNetworkBackend):
         for address in addresses:
             self._reach.check_address(address)
         return addresses
+
+
+def _url_and_host(url: str) -> tuple[httpcore.URL, str]:
+    """Return the URL and the header ``Host`` of a request.
+
+    httpcore's own parser drops parameters of the path (``/hook;v=2``), and its ``Host`` has an IPv6 address
+    without brackets, which servers refuse with 400 (RFC 9112, 3.2).
+    """
+    parts = urlsplit(url)
+    name, port = parts.hostname or "", parts.port
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    host = f"[{name}]" if ":" in name else name
+    if port is not None and port != {"http": 80, "https": 443}.get(parts.scheme):
+        host = f"{host}:{port}"
+    return httpcore.URL(scheme=parts.scheme, host=name, port=port, target=target), host
+
+
+def _families_in_turn(addresses: list[Address]) -> list[Address]:
+    """Return the addresses with those of IPv4 and IPv6 in turn, the family of the first one first.
+
+    All addresses of one family may be unreachable (RFC 8305, 4).
+    """
+    first = [address for address in addresses if address.version == addresses[0].version]
+    others = [address for address in addresses if address.version != addresses[0].version]
+    pairs = zip_longest(first, others)
+    return [address for pair in pairs for address in pair if address is not None]

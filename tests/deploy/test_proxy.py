@@ -7,6 +7,7 @@ import re
 import shutil
 import socket
 import ssl
+import struct
 import subprocess
 import time
 import warnings
@@ -253,6 +254,22 @@ def test_an_upload_may_be_larger(proxy: Proxy) -> None:
     assert len(content) > 70 * 2**20
     log = (proxy.folder / "error.log").read_text()
     assert "buffered to a temporary file" not in log
+
+
+def test_the_window_of_an_upload_over_http2(proxy: Proxy) -> None:
+    """An upload is sent at its window divided by the round trip, however fast the connection is."""
+    context = ssl.create_default_context(cafile=str(proxy.folder / "ca.pem"))
+    context.set_alpn_protocols(["h2"])
+    with (
+        socket.create_connection(("127.0.0.1", proxy.port), 20) as plain,
+        context.wrap_socket(plain, server_hostname=NAME) as sealed,
+        sealed.makefile("rb") as stream,
+    ):
+        sealed.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + b"\x04" + bytes(5))
+        head = stream.read(9)
+        assert head[3] == 4  # SETTINGS (RFC 9113, 6.5)
+        settings = dict(struct.iter_unpack(">HI", stream.read(int.from_bytes(head[:3], "big"))))
+    assert settings[4] == 512 * 2**10  # SETTINGS_INITIAL_WINDOW_SIZE
 
 
 def test_a_slow_head_is_cut(proxy: Proxy) -> None:

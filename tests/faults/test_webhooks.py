@@ -287,12 +287,20 @@ def test_a_certificate_must_be_one_that_is_trusted_and_of_that_name(
     receiver = receive(tls=tls)
     one = start(webhook_networks="127.0.0.0/8", webhook_attempts=1)
     url = f"https://127.0.0.1:{receiver.port}/"
-    assert settled(one, one.accept(new_job(people(20), webhook=Webhook(url, SECRET)))).state == "given_up"
+    untrusted = settled(one, one.accept(new_job(people(20), webhook=Webhook(url, SECRET))))
+    assert untrusted.state == "given_up"
+    assert untrusted.problem == (
+        "the receiver's certificate is not signed by an authority that the service trusts"
+    )
     one.close()
     monkeypatch.setenv("SSL_CERT_FILE", str(made.cert_file))
     two = start(webhook_networks="127.0.0.0/8,::1/128", webhook_attempts=1)
     assert settled(two, submit(two, url)).state == "delivered"
-    assert settled(two, submit(two, f"https://localhost:{receiver.port}/")).state == "given_up"
+    other_name = settled(two, submit(two, f"https://localhost:{receiver.port}/"))
+    assert (other_name.state, other_name.problem) == (
+        "given_up",
+        "the receiver's certificate is of another name",
+    )
     assert len(receiver.messages) == 1
 
 

@@ -144,6 +144,13 @@ def test_every_alert_says_what_to_do() -> None:
     assert len({rule["alert"] for rule in alerts()}) == len(alerts())
 
 
+def test_a_number_that_prometheus_has_extrapolated_is_shown_without_decimals() -> None:
+    """Increases are not whole: of 120 requests in 10 minutes it may say 126.13999999999999."""
+    for rule in alerts():
+        if re.search(r"\b(?:increase|rate)\(", rule["expr"]):
+            assert "{{ $value }}" not in rule["annotations"]["summary"], rule["alert"]
+
+
 def test_no_failure_that_the_service_can_name_is_reported_as_one_that_it_cannot() -> None:
     """`other` alerts the operator: a full or unavailable destination would count as the service's fault."""
     codes = {value for name, value in vars(engine).items() if name.isupper() and isinstance(value, str)}

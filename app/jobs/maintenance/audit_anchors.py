@@ -18,7 +18,7 @@ from app.store.sql.audit.anchor import anchor_lock, keep_anchor
 from app.store.sql.audit.checkpoints import Checkpoint, add_checkpoint
 from app.store.sql.replicas import moment
 from app.telemetry.metrics import Metrics
-from app.webhooks.addresses import AddressRefused, Reach
+from app.webhooks.addresses import AddressRefused, CertificateRefused, Reach
 from app.webhooks.messages import SecretUnusable, signed_headers
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class AuditAnchors:
         sender = await asyncio.to_thread(self._open_sender)
         try:
             status = await sender.post(self._settings.audit_anchor_url, headers, body, _OWNER)
-        except AddressRefused as error:
+        except (AddressRefused, CertificateRefused) as error:
             raise PublicationFailed(str(error)) from None
         if status is None or not 200 <= status < 300:
             raise PublicationFailed("no response" if status is None else f"the webhook answered {status}")

@@ -1,5 +1,6 @@
 """All SQL about messages to webhooks. Every function works within the caller's transaction."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias
@@ -23,6 +24,10 @@ _SHOWN = (
 
 _PENDING = sa.text(PENDING)
 """Condition of the index of pending messages, as text: a parameter hides from the databases that it holds."""
+
+
+_MOST_OWNERS = 10_000
+"""Maximum number of owners that a claim considers, those with the messages due first."""
 
 
 def _heads() -> sa.Select[tuple[str, datetime]]:
@@ -50,12 +55,20 @@ def insert(session: Session, delivery: Delivery) -> None:
 
 
 def claim_due(
-    session: Session, now: datetime, again_at: datetime, most: int, quota: int, active: Mapping[str, int]
+    session: Session,
+    now: datetime,
+    again_at: datetime,
+    most: int,
+    quota: int,
+    active: Mapping[str, int],
+    turns: Mapping[str, int],
 ) -> Sequence[Delivery]:
-    """Claim due messages, those due first, by postponing each to ``again_at``.
+    """Claim due messages by postponing each to ``again_at``; the owners take turns.
 
-    Only the first messages of each owner are read, by an index: the number of an owner's due messages makes
-    no difference. Of all owners the ``most`` with the earliest messages are enough.
+    Those with the fewest active messages come first, then those whose last turn is longest ago. The age of a
+    message is no criterion: an owner whose receivers do not answer always has the oldest ones. Of each owner
+    the messages due first are claimed. Only these are read, by an index: the number of due messages makes no
+    difference.
 
     If the claiming replica dies, the messages are due again at that time. Rows that another claim has locked
     are skipped if the database has row locks.
@@ -70,17 +83,24 @@ def claim_due(
         Maximum number of messages of one owner, those in ``active`` included.
     active
         Owner -> number of messages that this replica is delivering.
+    turns
+        Owner -> number of its last turn at this replica; an owner without one comes first.
     """
-    heads = session.execute(_HEADS, {"most": most + len(active)})
-    free = {head.owner: quota - active.get(head.owner, 0) for head in heads if head.due_at <= now}
-    first = [_first_due(owner, places, now) for owner, places in free.items() if places > 0][:most]
-    if not first:
+    heads = session.execute(_HEADS, {"most": _MOST_OWNERS})
+    due = sorted(
+        (head.owner for head in heads if head.due_at <= now), key=lambda owner: turns.get(owner, 0)
+    )  # the database has sorted them by time
+    places = sorted(
+        (count, turn, owner) for turn, owner in enumerate(due) for count in range(active.get(owner, 0), quota)
+    )[:most]
+    taken = Counter(owner for _, _, owner in places)
+    if not taken:
         return []
+    first = [_first_due(owner, count, now) for owner, count in taken.items()]
     found = (
         sa.select(Delivery.id)
         .where(Delivery.id.in_(sa.select(sa.union_all(*first).subquery().c.id)), *_due(now))
         .order_by(Delivery.due_at, Delivery.id)
-        .limit(most)
         .with_for_update(skip_locked=True)
     )
     ids = session.scalars(found).all()

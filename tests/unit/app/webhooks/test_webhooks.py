@@ -12,11 +12,12 @@ from typing import Any
 
 import httpcore
 import pytest
+from httpcore import AnyIOBackend
 
 from app.webhooks.addresses import AddressRefused, Reach
 from app.webhooks.delivery import seconds_to_next
 from app.webhooks.messages import SecretUnusable, key_of_secret, signed_headers
-from app.webhooks.post import MOST_LOOK_UPS, CheckedNetwork, Resolver
+from app.webhooks.post import MOST_LOOK_UPS, CheckedNetwork, Resolver, Sender
 
 PUBLIC = ["1.1.1.1", "8.8.8.8", "93.184.215.14", "2606:4700::1111", "2a00:1450:4001::8a", "64:ff9b::808:808"]
 NOT_PUBLIC = [
@@ -131,6 +132,73 @@ def test_a_name_that_is_not_known_fails_as_any_connection(monkeypatch: pytest.Mo
         asyncio.run(CheckedNetwork(Reach(), Resolver(), "ada").connect_tcp("nowhere.test", 443))
 
 
+def own_ipv6() -> bool:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
+def posted(host: str, path: str, seconds: float = 5.0) -> tuple[int | None, str, str]:
+    """Post to a server on this machine; return status, request line and header ``Host``, without its port."""
+    reach = Reach((ip_network("127.0.0.0/8"), ip_network("::1/128")), insecure=True)
+    received = b""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal received
+        received = await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 204 No Content\r\n\r\n")
+        writer.close()
+
+    async def post() -> tuple[int | None, int]:
+        own = "::1" if host == "[::1]" else "127.0.0.1"
+        async with await asyncio.start_server(answer, own, 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            sender = Sender(reach, seconds)
+            status = await sender.post(f"http://{host}:{port}{path}", {"content-length": "0"}, b"", "ada")
+            sender.close()
+            return status, port
+
+    status, port = asyncio.run(post())
+    line, *headers = received.decode().split("\r\n")
+    named = dict(header.lower().split(": ", 1) for header in headers if header)
+    return status, line, named.get("host", "").removesuffix(f":{port}")
+
+
+@pytest.mark.parametrize("path", ["/hook;v=2/a;b=c?x=1;y", "/?x=%2F", "/%7Eada;/"])
+def test_the_path_is_sent_as_the_caller_wrote_it(path: str) -> None:
+    assert posted("127.0.0.1", path) == (204, f"POST {path} HTTP/1.1", "127.0.0.1")
+
+
+@pytest.mark.skipif(not own_ipv6(), reason="this machine has no IPv6")
+def test_an_ipv6_address_is_in_brackets_in_the_header_host() -> None:
+    """Servers such as nginx answer 400 without them."""
+    assert posted("[::1]", "/hook") == (204, "POST /hook HTTP/1.1", "[::1]")
+
+
+def test_an_address_that_drops_packets_leaves_time_for_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The addresses of one family, such as IPv6 behind a firewall for IPv4, may all drop them."""
+    tried = []
+    connect = AnyIOBackend.connect_tcp
+
+    def look_up(host: str, port: int, *_: Any, **__: Any) -> list[Any]:
+        addresses = ["::1", "::1", "::1", "127.0.0.1"]
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in addresses]
+
+    async def connect_tcp(self: AnyIOBackend, host: str, port: int, timeout: float, *rest: Any) -> Any:
+        tried.append(host)
+        if host == "::1":
+            await asyncio.sleep(timeout)
+            raise httpcore.ConnectTimeout
+        return await connect(self, host, port, timeout, *rest)
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    monkeypatch.setattr(AnyIOBackend, "connect_tcp", connect_tcp)
+    assert posted("hooks.example.test", "/", 0.5)[0] == 204
+    assert tried == ["::1", "127.0.0.1"]
+
+
 def test_names_that_are_resolved_slowly_hold_up_no_other_owner(monkeypatch: pytest.MonkeyPatch) -> None:
     """The look-ups of abandoned attempts count until they end, and the loop's own threads stay free."""
     answered = threading.Event()
@@ -161,6 +229,35 @@ def test_names_that_are_resolved_slowly_hold_up_no_other_owner(monkeypatch: pyte
 
     asyncio.run(run())
     assert set(started) == {"rowveil-names"}
+
+
+def test_names_of_several_owners_that_are_not_resolved_hold_up_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As many as are abandoned while a name server is silent for four times the time of an attempt."""
+    answered = threading.Event()
+
+    def look_up(host: str, port: int, **_: Any) -> list[Any]:
+        assert host == "fast.test" or answered.wait(60)
+        return [host]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+
+    async def run() -> list[Any]:
+        resolver = Resolver()
+        slow = [
+            asyncio.ensure_future(resolver.resolve("slow.test", 443, f"owner {number // MOST_LOOK_UPS}"))
+            for number in range(32)
+        ]
+        await asyncio.sleep(0)
+        try:
+            return await asyncio.wait_for(resolver.resolve("fast.test", 443, "ada"), 5)
+        finally:
+            answered.set()
+            await asyncio.gather(*slow)
+            resolver.close()
+
+    assert asyncio.run(run()) == ["fast.test"]
 
 
 def test_the_signature_is_that_of_the_standard() -> None:

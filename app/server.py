@@ -22,7 +22,7 @@ from app.api.middleware.connections import ConnectionLimits, protocol
 from app.engine import fork_server
 from app.engine.core_dumps import disable_core_dumps
 from app.engine.dask_address import cluster_of
-from app.jobs.stores import HomeInUse, lock_home, make_home
+from app.jobs.stores import HomeInUse, HomeUnusable, lock_home, make_home
 from app.main import create_app
 from app.processes.api_process import ApiProcess
 from app.processes.supervisor import Supervisor
@@ -175,7 +175,7 @@ def _serve_in_processes(settings: Settings) -> int:
     try:
         with _locked_home(settings):
             return _supervisor(settings, _listeners(settings)).run()
-    except (HomeInUse, OSError) as error:
+    except (HomeInUse, HomeUnusable, OSError) as error:
         logging.getLogger("rowveil").error("%s", error)
         return 1
     finally:
@@ -184,7 +184,10 @@ def _serve_in_processes(settings: Settings) -> int:
 
 @contextlib.contextmanager
 def _locked_home(settings: Settings) -> Iterator[None]:
-    """Let no other service use the home of an embedded database. Raises HomeInUse, OSError."""
+    """Let no other service use the home of an embedded database.
+
+    Raises HomeInUse, HomeUnusable, OSError.
+    """
     if not settings.database_url.startswith("sqlite"):
         yield
         return

@@ -253,14 +253,17 @@ class Dispatcher:
     def _free_workers(self) -> int:
         return self._engine.capacity() - self._reserved
 
-    async def cancel(self, job_id: str) -> bool:
-        """Stop the job and return when its end has been recorded; False if it does not run here."""
+    async def cancel(self, job_id: str, seconds: float | None = None) -> bool:
+        """Stop the job and return when its end has been recorded; False if it does not run here.
+
+        ``seconds``: longest time to wait for that; the job is stopped all the same.
+        """
         tracking = self._tracked.get(job_id)
         if tracking is None:
             return False
         self._to_cancel.add(job_id)
         await self._halt(job_id)
-        await asyncio.wait([tracking])
+        await asyncio.wait([tracking], timeout=seconds)
         return True
 
     def cancel_soon(self, job_id: str) -> None:
@@ -272,7 +275,7 @@ class Dispatcher:
     async def drop_all(self) -> None:
         """Stop every job, since other replicas own them now; return when all have been stopped."""
         tracking = list(self._tracked.values())
-        await asyncio.gather(*(self._halt(job_id) for job_id in list(self._tracked)))
+        await asyncio.gather(*(self._halt(job_id, hurry=True) for job_id in list(self._tracked)))
         if tracking:
             await asyncio.wait(tracking)
 
@@ -335,13 +338,13 @@ class Dispatcher:
         if self._tracked:
             await asyncio.wait(self._tracked.values(), timeout=grace)
         self._halted = True
-        await asyncio.gather(*(self._halt(job_id) for job_id in list(self._tracked)))
+        await asyncio.gather(*(self._halt(job_id, hurry=True) for job_id in list(self._tracked)))
         if self._tracked:
             await asyncio.wait(self._tracked.values())
 
-    async def _halt(self, job_id: str) -> None:
-        """Stop the job's worker, units and destination write."""
-        self._reference_writer.cancel(job_id)
+    async def _halt(self, job_id: str, hurry: bool = False) -> None:
+        """Stop the job's worker, units and destination write: see `ReferenceWriter.cancel`."""
+        self._reference_writer.cancel(job_id, hurry)
         await self._runs.cancel(job_id)
 
     async def _claim_while_capacity(self) -> None:

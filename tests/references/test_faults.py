@@ -203,6 +203,29 @@ def test_an_attempt_whose_lease_expired_puts_nothing_in_place(tmp_path: Path) ->
     }
 
 
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_file_whose_write_is_cancelled_at_its_end_is_not_put_in_place(
+    tmp_path: Path, overwrite: bool
+) -> None:
+    """A slow share may hold the flush of the file for longer than the cancellation waits."""
+    reference, prefix = parse_reference(f"file://{tmp_path}/held.csv"), parse_reference(f"file://{tmp_path}")
+    with pytest.raises(KeyboardInterrupt):
+        write_file(reference, prefix, [b"a"], "job.1", [], overwrite, interrupt)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_object_whose_write_is_cancelled_at_its_end_is_not_put_in_place(storage: Storage) -> None:
+    place, size = parse_reference("s3://released/out/held.csv"), 17 * 2**20
+    storage.s3.delete_object(Bucket="released", Key="out/held.csv")
+    with pytest.raises(KeyboardInterrupt):
+        write_object(place, sizes(size), "text/csv", "job.1", False, interrupt)
+    assert not any("held.csv" in key or ".part" in key for key in storage.keys("released"))
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
 def test_a_bucket_that_is_not_there_fails_the_job(sender: Sender) -> None:
     sender.gate.open.set()
     ended = sender.end(sender.submit("s3://nowhere/a.csv"))

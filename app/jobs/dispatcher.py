@@ -43,6 +43,7 @@ from app.store.crypto.sealing import KeyMissing
 from app.store.sql import jobs, replicas
 from app.store.sql.connection.errors import DATABASE_ERRORS
 from app.store.sql.models import Job
+from app.store.sql.series import SeriesMoved
 from app.telemetry import tracing
 from app.worker.tasks import JobTask, SwapTask
 
@@ -488,9 +489,25 @@ class Dispatcher:
         if self._halted or job.id in self._to_cancel | self._overdue:  # requested since its worker ended
             return Failure(CANCELLED, "the job was cancelled")
         try:
+            if not await self._has_kept_wave(job, task, outcome):
+                return Failure(CANCELLED, "the job's pairs were not stored, and nothing was written")
             return await self._reference_writer.write(job, task) or outcome
         except Exception as error:
             return failure_of(error)
+
+    async def _has_kept_wave(self, job: Job, task: SwapTask, result: dict[str, Any]) -> bool:
+        """Store the wave of the job's series; False if the job must run again, or stops: see `Recorder`."""
+        for wait in chain(_RETRY_SECONDS, repeat(_RETRY_SECONDS[-1])):
+            try:
+                return bool(await self._in_thread(self._recorder.keep_wave, job, task, result))
+            except SeriesMoved:
+                return False
+            except (Unavailable, StorageFull, *DATABASE_ERRORS) as error:
+                _log.warning("job %s: its pairs are not stored yet: %s", job.id, type(error).__qualname__)
+            if self._stopping or job.id in self._to_cancel | self._overdue:
+                return False
+            await asyncio.sleep(wait)
+        raise AssertionError("the pauses have no end")
 
     def _claim(self, until_turn: datetime | None) -> tuple[Job, JobTask, bool] | None:
         """Claim the first job, if its turn is not after ``until_turn``; return it and whether more wait.

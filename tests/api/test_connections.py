@@ -176,7 +176,7 @@ def test_what_is_no_request_is_answered_and_closed(port: int) -> None:
 
 
 def test_a_body_with_two_lengths_is_refused_and_closes_the_connection(port: int) -> None:
-    """What follows it is not answered: a proxy may have read another body."""
+    """The request after it is not answered: a proxy may have read another body."""
     smuggled = b"5\r\n12345\r\n0\r\n\r\n" + head("GET", "/livez")
     with connected(port) as connection:
         lengths = ("Content-Length: 5", "Transfer-Encoding: chunked")

@@ -304,6 +304,10 @@ class TimeLimit(Unavailable):
     code = "time_limit"
     title = "Time limit reached"
 
+    def headers(self) -> dict[str, str]:
+        """Return no delay of a retry, which would take as long, and clients retry by themselves."""
+        return {}
+
 
 class DeadlineExceeded(AppError):
     """The deadline of the job passed before it ended."""

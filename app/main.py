@@ -29,7 +29,7 @@ from app.jobs.fairness.open_requests import OpenRequests
 from app.jobs.lifecycle import StartStopped
 from app.jobs.maintenance.adoption import StorageInUse
 from app.jobs.service import JobService
-from app.jobs.stores import HomeInUse
+from app.jobs.stores import HomeInUse, HomeUnusable
 from app.processes.api_process import ApiProcess
 from app.settings import Settings
 from app.store.crypto.key_files import KeyUnreadable, load_metrics_keys
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("rowveil")
 _START_REFUSED = (
     HomeInUse,
+    HomeUnusable,
     KeyUnreadable,
     DatabaseDamaged,
     DatabaseUnusable,

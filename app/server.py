@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import gc
 import logging
+import math
 import os
 import resource
 import signal
@@ -22,10 +23,10 @@ from app.api.middleware.connections import ConnectionLimits, protocol
 from app.engine import fork_server
 from app.engine.core_dumps import disable_core_dumps
 from app.engine.dask_address import cluster_of
-from app.jobs.stores import HomeInUse, lock_home, make_home
+from app.jobs.stores import HomeInUse, HomeUnusable, lock_home, make_home
 from app.main import create_app
 from app.processes.api_process import ApiProcess
-from app.processes.supervisor import Supervisor
+from app.processes.supervisor import SHORTAGE, SHORTAGES, Supervisor
 from app.settings import Settings
 from app.telemetry.logs import set_up_logs
 from app.telemetry.metrics_folder import remove_folder
@@ -34,6 +35,11 @@ from app.telemetry.shared_metrics import forget_process
 _LOOK_SECONDS = 0.05
 _BACKLOG = 2048
 """Connections that wait to be accepted."""
+_ACCEPTED_AT_ONCE = 16
+"""Connections that are accepted in one turn of the event loop. Without a free file descriptor, asyncio of
+Python 3.11 tries as often in a turn, and reports each failure."""
+_SHORTAGE_SECONDS = 10.0
+"""Time without a failure to accept a connection after which the next one is logged."""
 _HOME_SECONDS = 5.0
 """Time for which a start waits for API processes whose service was killed, and which are about to end."""
 
@@ -62,15 +68,30 @@ class AnnouncingServer(uvicorn.Server):
         super().__init__(config)
         self._process = process
         self._adopting: set[asyncio.Task[Any]] = set()
+        self._short_at = -math.inf
 
     async def startup(self, sockets: list[Any] | None = None) -> None:
         """Take connections, then announce; a background task waits for a worker before the announcement."""
         self._process.listen()
+        asyncio.get_running_loop().set_exception_handler(self._report_error)
         await super().startup(sockets if self._process.alone else [])
         if self.started:
+            for listener in (each for server in self.servers for each in server.sockets):
+                with socket.socket(fileno=os.dup(listener.fileno())) as same:
+                    same.listen(_BACKLOG)  # uvicorn has one number for this and for `_ACCEPTED_AT_ONCE`
             self._process.on_connection = self._adopt
             self._process.report_serving()
             self._announcement = asyncio.create_task(self._announce())
+
+    def _report_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Log an error of the event loop; log only once that it can accept no connection."""
+        error = context.get("exception")
+        if not isinstance(error, OSError) or error.errno not in SHORTAGES or "socket" not in context:
+            loop.default_exception_handler(context)
+            return
+        if loop.time() - self._short_at > _SHORTAGE_SECONDS:
+            logging.getLogger("rowveil").error(SHORTAGE, error.strerror)
+        self._short_at = loop.time()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stop claiming jobs as soon as the signal arrives, and let streams and waiting requests end.
@@ -175,7 +196,7 @@ def _serve_in_processes(settings: Settings) -> int:
     try:
         with _locked_home(settings):
             return _supervisor(settings, _listeners(settings)).run()
-    except (HomeInUse, OSError) as error:
+    except (HomeInUse, HomeUnusable, OSError) as error:
         logging.getLogger("rowveil").error("%s", error)
         return 1
     finally:
@@ -184,7 +205,10 @@ def _serve_in_processes(settings: Settings) -> int:
 
 @contextlib.contextmanager
 def _locked_home(settings: Settings) -> Iterator[None]:
-    """Let no other service use the home of an embedded database. Raises HomeInUse, OSError."""
+    """Let no other service use the home of an embedded database.
+
+    Raises HomeInUse, HomeUnusable, OSError.
+    """
     if not settings.database_url.startswith("sqlite"):
         yield
         return
@@ -251,7 +275,7 @@ def _serve_process(settings: Settings, process: ApiProcess) -> int:
         app,
         host=settings.host,
         port=settings.port,
-        backlog=_BACKLOG,
+        backlog=_ACCEPTED_AT_ONCE,
         log_level="warning",
         access_log=False,
         log_config=None,

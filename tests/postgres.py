@@ -106,6 +106,14 @@ class Postgres:
         """Let it answer nobody, and yet be there."""
         self._signal(signal.SIGSTOP)
 
+    def freeze_sessions(self) -> None:
+        """Let it answer none of those that are connected; it accepts and answers new connections."""
+        assert self._process is not None
+        for process in self._children():
+            with contextlib.suppress(OSError):  # it has just ended
+                if b"[local]" in Path(f"/proc/{process}/cmdline").read_bytes():
+                    os.kill(process, signal.SIGSTOP)
+
     def thaw(self) -> None:
         """Let it go on."""
         self._signal(signal.SIGCONT)
@@ -118,18 +126,27 @@ class Postgres:
         assert self._process is not None
         first = self._process.pid
         os.kill(first, signal.SIGSTOP)  # it makes no more children
-        listed = Path(f"/proc/{first}/task/{first}/children").read_text()
-        children = [int(child) for child in listed.split()]
+        children = self._children()
         for process in (*children, first):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, number)
         return children
 
+    def _children(self) -> list[int]:
+        assert self._process is not None
+        first = self._process.pid
+        return [int(child) for child in Path(f"/proc/{first}/task/{first}/children").read_text().split()]
+
     def stop(self) -> None:
-        """Shut it down."""
+        """Shut it down, also if a test that failed has left it frozen."""
         if self._process is not None and self._process.poll() is None:
+            self.thaw()
             self._process.send_signal(signal.SIGINT)
-            self._process.wait(_PATIENCE)
+            try:
+                self._process.wait(_PATIENCE)
+            except subprocess.TimeoutExpired:
+                self.kill()
+                raise
 
     def become_standby(self) -> None:
         """Start it again as a standby: it takes no writes until it is promoted."""

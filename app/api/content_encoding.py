@@ -7,7 +7,9 @@ import zlib
 from collections.abc import AsyncIterator
 
 from anyio import to_thread
+from fastapi import Request
 
+from app.api.request_headers import combined
 from app.errors import BadRequest, TooLarge, UnsupportedCoding
 
 _PIECE = 1 << 20
@@ -15,6 +17,11 @@ _PIECE = 1 << 20
 _ALWAYS_ALLOWED = 1 << 30
 
 _MOST_SWELLING = 200
+
+
+def content_encoding(request: Request) -> str | None:
+    """Return the header `Content-Encoding`, whose lines are one list; None: there is no line."""
+    return combined(request.headers.getlist("content-encoding"))
 
 
 def decoded(content_encoding: str | None, body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

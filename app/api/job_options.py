@@ -6,9 +6,11 @@ from email.utils import format_datetime
 from typing import Annotated
 
 from fastapi import Depends, Request
+from fastapi.exceptions import RequestValidationError
 
+from app.api.content_encoding import content_encoding
 from app.api.dependencies import ServiceSettings
-from app.api.json_request import fingerprint
+from app.api.json_request import fingerprint, repeated_parameter
 from app.api.request_headers import IdempotencyKey
 from app.callers import HIGH_PRIORITY, Caller
 from app.errors import InvalidRequest, ScopeMissing
@@ -71,8 +73,8 @@ class Submission:
     def upload_options(self) -> SubmissionOptions:
         """Return the options of an upload; its bytes are added to the fingerprint as they arrive."""
         url = self.request.url
-        encoding = self.request.headers.get("content-encoding", "")
-        request_line = "\0".join((url.path, url.query, encoding))
+        encoding = content_encoding(self.request)
+        request_line = "\0".join((url.path, url.query, encoding or ""))
         return SubmissionOptions(self.idempotency_key, request_line)
 
     def headers(self, created_at: datetime) -> dict[str, str]:
@@ -86,6 +88,8 @@ class Submission:
 async def _submission(
     request: Request, settings: ServiceSettings, idempotency_key: IdempotencyKey = None
 ) -> Submission:
+    if (count := len(request.headers.getlist("idempotency-key"))) > 1:
+        raise RequestValidationError([repeated_parameter("header", "Idempotency-Key", count)])
     return Submission(request, settings, idempotency_key)
 
 

@@ -21,7 +21,7 @@ from starlette.datastructures import QueryParams
 
 from app.api.auth.authenticate import authenticate, authorize
 from app.api.auth.scopes import NEEDED
-from app.api.content_encoding import decoded
+from app.api.content_encoding import content_encoding, decoded
 from app.api.problems import ADMITTED, OPEN
 from app.api.request_budget import LARGE_BODY, UPLOAD_BYTES, Claim, memory_of
 from app.errors import AppError, InvalidRequest
@@ -78,7 +78,7 @@ class JsonRequest(Request):
                 if declared.isdecimal():
                     owner = self.state.caller.owner
                     self.app.state.request_budget.check(memory_of(int(declared)), owner)
-                async for chunk in decoded(self.headers.get("content-encoding"), self.stream()):
+                async for chunk in decoded(content_encoding(self), self.stream()):
                     chunks.append(chunk)
                     received += len(chunk)
                     if received > limit:

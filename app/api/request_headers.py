@@ -99,9 +99,9 @@ _LONGEST_KEY = 255
 """Characters of an idempotency key."""
 
 
-def has_usual_length(key: str | None) -> bool:
-    """Return whether the header `Idempotency-Key` is absent or has a length that is allowed."""
-    return key is None or 1 <= len(key) <= _LONGEST_KEY
+def are_usual_keys(lines: list[str]) -> bool:
+    """Return whether the header `Idempotency-Key` is absent, or is one line of a length that is allowed."""
+    return not lines or (len(lines) == 1 and 1 <= len(lines[0]) <= _LONGEST_KEY)
 
 
 IdempotencyKey = Annotated[

@@ -30,7 +30,7 @@ from app.jobs.maintenance.binding import (
 )
 from app.jobs.maintenance.issuers import ISSUERS_SINCE, forget_issuer, name_issuer
 from app.jobs.releases.stated_epsilon import stated_epsilon
-from app.jobs.stores import HomeInUse, lock_home, make_home, open_keys
+from app.jobs.stores import HomeInUse, HomeUnusable, lock_home, make_home, open_keys
 from app.settings import Settings
 from app.store.blobs.places import open_blobs, place_of
 from app.store.crypto.key_files import KeyUnreadable, load_signing_key
@@ -60,6 +60,7 @@ _UNITS = {"d": timedelta(days=1), "h": timedelta(hours=1), "m": timedelta(minute
 
 _REFUSED = (
     DatabaseUnusable,
+    HomeUnusable,
     KeyUnreadable,
     SealBroken,
     AnchorUnreadable,

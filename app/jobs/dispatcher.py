@@ -43,6 +43,7 @@ from app.store.crypto.sealing import KeyMissing
 from app.store.sql import jobs, replicas
 from app.store.sql.connection.errors import DATABASE_ERRORS
 from app.store.sql.models import Job
+from app.store.sql.series import SeriesMoved
 from app.telemetry import tracing
 from app.worker.tasks import JobTask, SwapTask
 
@@ -253,14 +254,17 @@ class Dispatcher:
     def _free_workers(self) -> int:
         return self._engine.capacity() - self._reserved
 
-    async def cancel(self, job_id: str) -> bool:
-        """Stop the job and return when its end has been recorded; False if it does not run here."""
+    async def cancel(self, job_id: str, seconds: float | None = None) -> bool:
+        """Stop the job and return when its end has been recorded; False if it does not run here.
+
+        ``seconds``: longest time to wait for that; the job is stopped all the same.
+        """
         tracking = self._tracked.get(job_id)
         if tracking is None:
             return False
         self._to_cancel.add(job_id)
         await self._halt(job_id)
-        await asyncio.wait([tracking])
+        await asyncio.wait([tracking], timeout=seconds)
         return True
 
     def cancel_soon(self, job_id: str) -> None:
@@ -272,7 +276,7 @@ class Dispatcher:
     async def drop_all(self) -> None:
         """Stop every job, since other replicas own them now; return when all have been stopped."""
         tracking = list(self._tracked.values())
-        await asyncio.gather(*(self._halt(job_id) for job_id in list(self._tracked)))
+        await asyncio.gather(*(self._halt(job_id, hurry=True) for job_id in list(self._tracked)))
         if tracking:
             await asyncio.wait(tracking)
 
@@ -335,13 +339,13 @@ class Dispatcher:
         if self._tracked:
             await asyncio.wait(self._tracked.values(), timeout=grace)
         self._halted = True
-        await asyncio.gather(*(self._halt(job_id) for job_id in list(self._tracked)))
+        await asyncio.gather(*(self._halt(job_id, hurry=True) for job_id in list(self._tracked)))
         if self._tracked:
             await asyncio.wait(self._tracked.values())
 
-    async def _halt(self, job_id: str) -> None:
-        """Stop the job's worker, units and destination write."""
-        self._reference_writer.cancel(job_id)
+    async def _halt(self, job_id: str, hurry: bool = False) -> None:
+        """Stop the job's worker, units and destination write: see `ReferenceWriter.cancel`."""
+        self._reference_writer.cancel(job_id, hurry)
         await self._runs.cancel(job_id)
 
     async def _claim_while_capacity(self) -> None:
@@ -485,9 +489,25 @@ class Dispatcher:
         if self._halted or job.id in self._to_cancel | self._overdue:  # requested since its worker ended
             return Failure(CANCELLED, "the job was cancelled")
         try:
+            if not await self._has_kept_wave(job, task, outcome):
+                return Failure(CANCELLED, "the job's pairs were not stored, and nothing was written")
             return await self._reference_writer.write(job, task) or outcome
         except Exception as error:
             return failure_of(error)
+
+    async def _has_kept_wave(self, job: Job, task: SwapTask, result: dict[str, Any]) -> bool:
+        """Store the wave of the job's series; False if the job must run again, or stops: see `Recorder`."""
+        for wait in chain(_RETRY_SECONDS, repeat(_RETRY_SECONDS[-1])):
+            try:
+                return bool(await self._in_thread(self._recorder.keep_wave, job, task, result))
+            except SeriesMoved:
+                return False
+            except (Unavailable, StorageFull, *DATABASE_ERRORS) as error:
+                _log.warning("job %s: its pairs are not stored yet: %s", job.id, type(error).__qualname__)
+            if self._stopping or job.id in self._to_cancel | self._overdue:
+                return False
+            await asyncio.sleep(wait)
+        raise AssertionError("the pauses have no end")
 
     def _claim(self, until_turn: datetime | None) -> tuple[Job, JobTask, bool] | None:
         """Claim the first job, if its turn is not after ``until_turn``; return it and whether more wait.

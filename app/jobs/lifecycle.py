@@ -184,8 +184,8 @@ class Lifecycle:
 
         A database server or a bucket that does not respond is tried again for some time.
 
-        Raises HomeInUse, KeyUnreadable, DatabaseUnusable, ReplicasDiffer, StorageInUse, StorageMismatch,
-        StorageUnusable, Unavailable, StartStopped.
+        Raises HomeInUse, HomeUnusable, KeyUnreadable, DatabaseUnusable, ReplicasDiffer, StorageInUse,
+        StorageMismatch, StorageUnusable, Unavailable, StartStopped.
         """
         if KERNEL_CPU.warning:
             _log.warning("%s", KERNEL_CPU.warning)

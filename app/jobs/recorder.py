@@ -185,9 +185,25 @@ class Recorder:
             values["release"] = result.get("release")
             if task.series is not None:
                 values["series_base"] = task.series.wave - 1
-                if task.series.adds:
+                if task.series.adds and job.series_base is None:
                     values["new_pairs"] = NewPairs(result["pairs"], **result["new_pairs"])
         return values
+
+    def keep_wave(self, job: Job, task: SwapTask, result: dict[str, Any]) -> bool:
+        """Add the wave of a job's series before its destination is written to a reference, if it has one.
+
+        From then on each attempt of the job makes the same rows. Returns False if the job has moved on from
+        this claim. Raises SeriesMoved: the job must run again, and nothing has been written.
+        """
+        if task.series is None or not task.series.adds:
+            return True
+        base, new = task.series.wave - 1, NewPairs(result["pairs"], **result["new_pairs"])
+        with self._stores.database.write() as session:
+            if not jobs.move(session, job.id, [State.RUNNING], State.RUNNING, job.attempt):
+                return False
+            add_wave(session, self._stores.sealer, job, base, new, replicas.moment(session))
+        job.series_base = base
+        return True
 
     def _sealed_report(self, job: Job, report: dict[str, Any] | None) -> bytes | None:
         if report is None:

@@ -5,6 +5,9 @@ transaction that ends the job adds the wave, and fails if another job has added 
 back into the queue, so that it reads that wave too. A rerun reads the waves that the first job read, and adds
 none.
 
+A destination that is written to a reference is a release before its job ends. So the wave of such a job is
+added before the write, and a job that is run again after that reads the same waves again.
+
 All functions but those of `SeriesTransactions` work within the caller's transaction.
 """
 
@@ -68,12 +71,15 @@ def task_of(session: Transaction, sealer: Sealer, job: Job) -> SeriesTask | None
     assert found is not None  # it is not deleted while a job of it is queued or running
     if not _may_open(session, sealer, job, found):
         raise SealBroken(f"job {job.id} names a series of another owner")
-    again = job.rerun_of is not None
-    base = job.series_base if again else series.newest_wave(session, found.id)
+    own_wave = series.wave_of_job(session, found.id, job.id)  # of an earlier attempt
+    base = job.series_base
+    if job.rerun_of is None:
+        base = series.newest_wave(session, found.id) if own_wave is None else own_wave - 1
     assert base is not None  # a rerun has it from its acceptance on
     pairs, ids = series.pairs_until(session, sealer, found.id, base)
     key = sealer.open(found.sealed_key, series_binding(found))
-    return SeriesTask(found.name, base + 1, key, pairs, ids, adds=not again)
+    adds = job.rerun_of is None and own_wave is None
+    return SeriesTask(found.name, base + 1, key, pairs, ids, adds)
 
 
 def _may_open(session: Transaction, sealer: Sealer, job: Job, found: Series) -> bool:

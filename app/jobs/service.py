@@ -267,7 +267,7 @@ class JobService:
                 await self._in_thread(self._transactions.audit, self._caller, "job.cancel", job_id)
                 audited = True
             if job.state == State.RUNNING:
-                await self._stop(job)
+                await self._stop(job, deadline - loop.time())
             elif await self._in_thread(self._transactions.cancel_queued, job):
                 self._watchers.notify(job_id, ended=True)
 
@@ -479,9 +479,12 @@ class JobService:
             return await self._progress_reader.read(self._stores.progress_path(job))
         return Progress(1.0 if job.state == State.SUCCEEDED else 0.0, job.state)
 
-    async def _stop(self, job: Job) -> None:
-        """Stop the job here, or request its replica to stop it; return when its state may have changed."""
-        if not await self._dispatcher.cancel(job.id):
+    async def _stop(self, job: Job, seconds: float) -> None:
+        """Stop the job here, or request its replica to stop it.
+
+        Return when its state may have changed, and after ``seconds``.
+        """
+        if not await self._dispatcher.cancel(job.id, seconds):
             with self._watchers.watch(job.id) as changed:
                 await self._in_thread(self._transactions.request_cancel, job.id)
                 self._process.notify_cancel_requested()

@@ -56,6 +56,10 @@ class HomeInUse(Exception):
         self.locked = locked
 
 
+class HomeUnusable(Exception):
+    """The file system of the home folder, or of an embedded database, has no file locks."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stores:
     """Everything that outlives the process."""
@@ -96,7 +100,7 @@ class Stores:
         process
             This process among the API processes; None: there is no other.
 
-        Raises HomeInUse, KeyUnreadable, DatabaseUnusable, ReplicasDiffer, StorageInUse,
+        Raises HomeInUse, HomeUnusable, KeyUnreadable, DatabaseUnusable, ReplicasDiffer, StorageInUse,
         StorageMismatch, StorageUnusable.
         """
         process = process or ApiProcess()
@@ -371,7 +375,7 @@ def lock_home(settings: Settings, patience: float = 0.0) -> ExitStack:
 
     A service with another home may use the database.
 
-    Raises HomeInUse after ``patience`` seconds, OSError.
+    Raises HomeInUse after ``patience`` seconds, HomeUnusable, OSError.
     """
     deadline = time.monotonic() + patience
     file = embedded_file(settings.database_url)
@@ -394,4 +398,10 @@ def _lock(file: Path, locked: Path, opened: ExitStack, deadline: float) -> None:
         except BlockingIOError as error:
             if time.monotonic() >= deadline:
                 raise HomeInUse(locked) from error
+        except OSError as error:
+            raise HomeUnusable(
+                f"{file} cannot be locked ({error.strerror}), so that nothing keeps a second service from "
+                "its data: put ROWVEIL_HOME and the database on a file system with locks (flock), such as a "
+                "local disk"
+            ) from error
         time.sleep(_LOCK_LOOK_SECONDS)

@@ -42,7 +42,11 @@ _ACCEPTED_AT_ONCE = 64
 _ACCEPT_AGAIN_SECONDS = 0.5
 """Time for which no connection is accepted after the system had no descriptor or memory for one."""
 
-_SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+"""Error numbers of a system that has no descriptor or memory for a connection."""
+
+SHORTAGE = "connections wait, because none can be accepted: %s"
+"""Line of the log about it, with the system's words."""
 
 
 def _nothing() -> None:
@@ -324,13 +328,13 @@ class Supervisor:
                 self._waiting.append(listener.accept()[0])
                 self._short = False
         except OSError as error:  # usually there is none any more
-            if error.errno in _SHORTAGES:
+            if error.errno in SHORTAGES:
                 self._pause(error)
 
     def _pause(self, shortage: OSError) -> None:
         """Accept nothing for a moment: a connection that cannot be accepted stays ready."""
         if not self._short:
-            _log.error("connections wait, because none can be accepted: %s", shortage.strerror)
+            _log.error(SHORTAGE, shortage.strerror)
         self._short = True
         self._accept_at = time.monotonic() + _ACCEPT_AGAIN_SECONDS
         for listener in self._listeners:

@@ -71,6 +71,7 @@ def write_file(
     draft: str,
     former: Iterable[str] = (),
     overwrite: bool = False,
+    proceed: Callable[[], None] = lambda: None,
 ) -> None:
     """Write the chunks to a draft, and give it the name of the file.
 
@@ -88,6 +89,8 @@ def write_file(
     overwrite
         Whether an existing file is replaced. Otherwise one with the same bytes, which an earlier attempt may
         have written, is left as it is.
+    proceed
+        Called when all is written; the draft gets the name of the file unless this raises an error.
 
     Raises
     ------
@@ -105,6 +108,7 @@ def write_file(
                 for chunk in chunks:
                     _write_all(file.fileno(), chunk)
                 os.fsync(file.fileno())
+            proceed()
             if overwrite:
                 os.rename(name, reference.name, src_dir_fd=folder, dst_dir_fd=folder)
             else:

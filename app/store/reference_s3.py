@@ -61,13 +61,19 @@ def read_object(reference: Reference, check_size: Callable[[int], None]) -> Iter
 
 
 def write_object(
-    reference: Reference, chunks: Iterable[bytes], media_type: str, draft: str, overwrite: bool = False
+    reference: Reference,
+    chunks: Iterable[bytes],
+    media_type: str,
+    draft: str,
+    overwrite: bool = False,
+    proceed: Callable[[], None] = lambda: None,
 ) -> None:
     """Write the chunks as an object, which appears when all are written; an error leaves no object.
 
     Without ``overwrite`` the storage itself makes sure that no object is replaced (``If-None-Match: *``). Up
     to 16 MiB are one conditional request. A larger object is written under the name ``draft`` in the same
-    folder and copied under the same condition: the library writes no parts conditionally.
+    folder and copied under the same condition: the library writes no parts conditionally. ``proceed`` is
+    called before the copy, which it prevents by an error.
 
     Raises
     ------
@@ -80,7 +86,7 @@ def write_object(
     content = _Content(chunks)
     with _reported_as_faults("write"):
         try:
-            _write(bucket, path, iter(content), media_type, draft, overwrite)
+            _write(bucket, path, iter(content), media_type, draft, overwrite, proceed)
         except (BaseError, OSError) as error:
             if not (content.complete and _is_there(bucket, path, content)):
                 raise
@@ -115,7 +121,13 @@ def _is_there(bucket: S3Store, path: str, content: _Content) -> bool:
 
 
 def _write(
-    bucket: S3Store, path: str, chunks: Iterator[bytes], media_type: str, draft: str, overwrite: bool
+    bucket: S3Store,
+    path: str,
+    chunks: Iterator[bytes],
+    media_type: str,
+    draft: str,
+    overwrite: bool,
+    proceed: Callable[[], None],
 ) -> None:
     if overwrite:
         _upload(bucket, path, chunks, media_type)
@@ -124,7 +136,7 @@ def _write(
     for chunk in chunks:
         beginning += chunk
         if len(beginning) > _PART:
-            _upload_new(bucket, path, chain([bytes(beginning)], chunks), media_type, draft)
+            _upload_new(bucket, path, chain([bytes(beginning)], chunks), media_type, draft, proceed)
             return
     _put_new(bucket, path, bytes(beginning), media_type)
 
@@ -137,11 +149,19 @@ def _put_new(bucket: S3Store, path: str, content: bytes, media_type: str) -> Non
             raise ReferenceFault(_THERE_ALREADY) from None
 
 
-def _upload_new(bucket: S3Store, path: str, chunks: Iterable[bytes], media_type: str, draft: str) -> None:
+def _upload_new(
+    bucket: S3Store,
+    path: str,
+    chunks: Iterable[bytes],
+    media_type: str,
+    draft: str,
+    proceed: Callable[[], None],
+) -> None:
     folder, slash, _ = path.rpartition("/")
     draft_path = f"{folder}{slash}.{draft}.part"
     _upload(bucket, draft_path, chunks, media_type)
     try:
+        proceed()
         obstore.copy(bucket, draft_path, path, overwrite=False)
     except AlreadyExistsError:
         there, own = (obstore.get(bucket, each).stream(min_chunk_size=_CHUNK) for each in (path, draft_path))

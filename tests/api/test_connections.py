@@ -175,6 +175,19 @@ def test_what_is_no_request_is_answered_and_closed(port: int) -> None:
         assert seconds_until_closed(connection) < 5 * LINGER
 
 
+def test_a_body_with_two_lengths_is_refused_and_closes_the_connection(port: int) -> None:
+    """The request after it is not answered: a proxy may have read another body."""
+    smuggled = b"5\r\n12345\r\n0\r\n\r\n" + head("GET", "/livez")
+    with connected(port) as connection:
+        lengths = ("Content-Length: 5", "Transfer-Encoding: chunked")
+        connection.sendall(head("POST", "/read", *lengths) + smuggled)
+        answer = received(connection)
+        assert answer.startswith(b"HTTP/1.1 400")
+        assert b"a body of one Content-Length or in chunks" in answer
+        assert answer.count(b"HTTP/1.1 ") == 1
+        assert seconds_until_closed(connection) < 5 * LINGER
+
+
 def test_an_idle_connection_is_closed(port: int) -> None:
     with connected(port) as connection:
         started = time.monotonic()

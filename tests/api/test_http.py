@@ -139,6 +139,17 @@ def test_idempotency_key_gives_the_same_job(api: Api) -> None:
     api.problem(answer, answer.status_code)
 
 
+@pytest.mark.parametrize("keys", [("key-1", "key-2"), ("key-1", "key-1")])
+def test_an_idempotency_key_is_given_once(api: Api, keys: tuple[str, str]) -> None:
+    headers = httpx.Headers([("idempotency-key", key) for key in keys])
+    for path in ("/v1/services/DSWAP", "/v1/measures"):
+        answer = api.client.post(path, json=CALL, headers=headers)
+        (error,) = api.problem(answer, 422, "invalid_request")["errors"]
+        assert error == {
+            "parameter": "Idempotency-Key", "message": "'Idempotency-Key' is given 2 times; give it once",
+        }  # fmt: skip
+
+
 def test_health(client: httpx.Client) -> None:
     assert client.get("/livez").json()["status"] == "ok"
     ready = client.get("/readyz")

@@ -3,6 +3,7 @@
 import gzip
 from typing import Any
 
+import httpx
 import orjson
 import pytest
 
@@ -183,3 +184,18 @@ def test_a_body_that_is_not_packed_as_it_says(
     headers = JSON | {"content-encoding": coding}
     answer = api.client.post("/v1/services/CDSWAP", content=content, headers=headers)
     api.problem(answer, status, code)
+
+
+@pytest.mark.parametrize(
+    ("codings", "statuses"), [(("identity", "gzip"), (200, 201)), (("gzip", "zstd"), (415, 415))]
+)
+def test_the_lines_of_the_coding_are_one_list(
+    api: Api, codings: tuple[str, str], statuses: tuple[int, int]
+) -> None:
+    """Only the first line was read: a body of two codings was taken for one of the first."""
+    lines = [("content-encoding", coding) for coding in codings]
+    calls = (("/v1/services/CDSWAP", JSON, TEXT), ("/v1/buffers", {"content-type": "text/csv"}, b"a\n1\n"))
+    for (path, kind, content), status in zip(calls, statuses, strict=True):
+        headers = httpx.Headers([*kind.items(), *lines])
+        answer = api.client.post(path, content=gzip.compress(content), headers=headers)
+        assert answer.status_code == status, answer.text

@@ -42,7 +42,11 @@ def stop(pid: int, after: contextlib.ExitStack) -> None:
 
 @pytest.mark.parametrize("frozen", ["database", "fork server"])
 def test_a_stop_that_cannot_end_is_ended(tmp_path: Path, frozen: str) -> None:
-    """Its log says why, and the jobs that it had accepted run at the next start."""
+    """Its log says why, and the jobs that it had accepted run at the next start.
+
+    A database server that answers nobody would not do: after some time the service gives its connections up,
+    and the stop may end by itself. One that answers new connections counts as slow, and is waited for.
+    """
     with contextlib.ExitStack() as after:
         server = after.enter_context(running_postgres())
         replica = after.enter_context(running(tmp_path / "home", server.new_database()))
@@ -51,7 +55,7 @@ def test_a_stop_that_cannot_end_is_ended(tmp_path: Path, frozen: str) -> None:
         stop(worker, after)  # one job runs for ever, the other is queued
         jobs = submit(replica, 2)
         if frozen == "database":
-            server.freeze()
+            server.freeze_sessions()
         else:
             stop(parent_of(worker), after)
         replica.end(signal.SIGTERM)

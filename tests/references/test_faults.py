@@ -25,6 +25,7 @@ from app.store.reference_s3 import write_object
 from app.store.sql.models import Job
 from providers import PROVIDERS
 from tests.faults.conftest import settings_of
+from tests.faults.replicas import until
 from tests.faults.running import PATIENCE, Loop
 from tests.references.storage import SECRET, Storage
 from tests.references.tables import PARAMETERS, of_file, people
@@ -201,6 +202,82 @@ def test_an_attempt_whose_lease_expired_puts_nothing_in_place(tmp_path: Path) ->
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {
         "held.csv": b"whole, by the second"
     }
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_file_whose_write_is_cancelled_at_its_end_is_not_put_in_place(
+    tmp_path: Path, overwrite: bool
+) -> None:
+    """A slow share may hold the flush of the file for longer than the cancellation waits."""
+    reference, prefix = parse_reference(f"file://{tmp_path}/held.csv"), parse_reference(f"file://{tmp_path}")
+    with pytest.raises(KeyboardInterrupt):
+        write_file(reference, prefix, [b"a"], "job.1", [], overwrite, interrupt)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_object_whose_write_is_cancelled_at_its_end_is_not_put_in_place(storage: Storage) -> None:
+    place, size = parse_reference("s3://released/out/held.csv"), 17 * 2**20
+    storage.s3.delete_object(Bucket="released", Key="out/held.csv")
+    with pytest.raises(KeyboardInterrupt):
+        write_object(place, sizes(size), "text/csv", "job.1", False, interrupt)
+    assert not any("held.csv" in key or ".part" in key for key in storage.keys("released"))
+
+
+def test_two_jobs_of_a_series_release_what_the_ledger_lists(tmp_path: Path) -> None:
+    """Both ran before either had stored its pairs. The second one runs again before anything is written."""
+    (tmp_path / "out").mkdir()
+    settings = settings_of(tmp_path / "home", workers=2, destination_prefixes=f"*=file://{tmp_path}/out")
+    sender = begin(settings)
+    tables = [pa.table({"person": range(first, first + 20), "income": range(20)}) for first in (0, 10)]
+    given = {"swap_fields": ["income"], "unit_id": "person", "series": "panel"}
+    provider = PROVIDERS["DSWAP"]
+    params = provider.check(provider.params.model_validate(given), tables[0].schema)
+    jobs = []
+    for number, table in enumerate(tables):
+        to = SendTo(f"file://{tmp_path}/out/{number}.csv", "text/csv")
+        jobs.append(sender.loop.do(sender.jobs.submit(NewJob("DSWAP", params, table, send_to=to))))
+    assert sender.gate.reached.wait(PATIENCE)
+    until("the other one runs again", lambda: {attempt(sender, job) for job in jobs} == {1, 2})
+    sender.gate.open.set()
+    ended = [sender.end(job) for job in jobs]
+    assert [job.state for job in ended] == ["succeeded", "succeeded"]
+    entries = sender.loop.do(sender.jobs.releases(None, 10))[0]
+    assert {entry.job_id for entry in entries} == {job.id for job in jobs}
+    assert sender.loop.do(sender.jobs.get_series("panel")).units == 30
+    sender.close()
+
+
+def test_a_job_of_a_series_that_is_run_again_writes_the_same_rows(tmp_path: Path) -> None:
+    """Another job of the series has ended meanwhile, whose pairs it must not read."""
+    (tmp_path / "out").mkdir()
+    settings = settings_of(tmp_path / "home", workers=2, destination_prefixes=f"*=file://{tmp_path}/out")
+    first = begin(settings)
+    first.gate.trickles = True
+    source = pa.table({"person": range(20), "income": range(20)})
+    given = {"swap_fields": ["income"], "unit_id": "person", "series": "panel"}
+    provider = PROVIDERS["DSWAP"]
+    params = provider.check(provider.params.model_validate(given), source.schema)
+    to = SendTo(f"file://{tmp_path}/out/a.csv", "text/csv")
+    job = first.loop.do(first.jobs.submit(NewJob("DSWAP", params, source, send_to=to)))
+    assert first.gate.reached.wait(PATIENCE)
+    more = pa.table({"person": range(10, 40), "income": range(30)})
+    other = first.loop.do(first.jobs.submit(NewJob("DSWAP", params, more)))
+    assert first.end(other).state == "succeeded"
+    first.close()
+    second = begin(settings)
+    second.gate.open.set()
+    ended = second.end(job)
+    assert (ended.state, ended.attempt, ended.series_base) == ("succeeded", 2, 0)
+    assert second.loop.do(second.jobs.get_series("panel")).waves == 2
+    second.close()
+
+
+def attempt(sender: Sender, job: Job) -> int:
+    return sender.loop.do(sender.jobs.get(job.id)).attempt
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
 
 
 def test_a_bucket_that_is_not_there_fails_the_job(sender: Sender) -> None:

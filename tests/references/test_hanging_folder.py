@@ -1,4 +1,4 @@
-"""A folder of references that does not respond: calls with other places go on, its own ones are refused."""
+"""Storage of references that does not respond: calls with other places go on, its own ones are refused."""
 
 import asyncio
 import threading
@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from app.engine.engine import CANCELLED, Failure
 from app.errors import ReferenceUnavailable
-from app.jobs import reference_reader
+from app.jobs import reference_reader, reference_writer
 from app.jobs.reference_reader import ReferenceReader
 from app.jobs.reference_writer import ReferenceWriter
 from app.references import Reference
@@ -105,3 +106,75 @@ def test_calls_with_the_folder_end(places: Places, monkeypatch: pytest.MonkeyPat
         reader.close()
 
     asyncio.run(run())
+
+
+class Write:
+    """A write to a bucket, whose last request the storage does not answer before `responds` is set."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.responds = threading.Event()
+        settings = Settings(home=root / "home", destination_prefixes="*=s3://released")
+        self._reader = ReferenceReader(settings)
+        self.writer = ReferenceWriter(settings, self._reader)
+        begun = threading.Event()
+
+        def write(*_: Any) -> None:
+            begun.set()
+            assert self.responds.wait(PATIENCE)
+
+        monkeypatch.setattr(ReferenceWriter, "_write", write)
+        job = Job(id="job", destination_reference="s3://released/a.csv", project=None)
+        self.ending = asyncio.ensure_future(self.writer.write(job, None))  # type: ignore[arg-type]
+        self.begun = asyncio.ensure_future(asyncio.to_thread(begun.wait, PATIENCE))
+
+    def close(self) -> None:
+        self.responds.set()
+        self.writer.close()
+        self._reader.close()
+
+
+@pytest.mark.parametrize("limit", ["_ABORT_SECONDS", "_ANSWER_SECONDS"])
+def test_a_cancellation_waits_for_the_answer_of_a_bucket(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, limit: str
+) -> None:
+    """The job ended as cancelled, and its release could be there without an entry in the ledger."""
+    monkeypatch.setattr(reference_writer, limit, 0.05)
+
+    async def run() -> Failure | None:
+        write = Write(tmp_path, monkeypatch)
+        await write.begun
+        write.writer.cancel("job")
+        await asyncio.wait([write.ending], timeout=0.2 if limit == "_ABORT_SECONDS" else PATIENCE)
+        assert write.ending.done() == (limit == "_ANSWER_SECONDS")
+        write.close()
+        return await write.ending
+
+    ended = asyncio.run(run())
+    if limit == "_ABORT_SECONDS":
+        assert ended is None  # it was written: the job has succeeded
+    else:
+        assert ended is not None
+        assert ended.code == CANCELLED
+        (logged,) = [record.getMessage() for record in caplog.records]
+        assert "a release that the ledger does not list" in logged
+
+
+def test_a_stop_waits_only_a_short_time_for_the_answer_of_a_bucket(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The job runs again, and finds what was written."""
+    monkeypatch.setattr(reference_writer, "_ABORT_SECONDS", 0.05)
+
+    async def run() -> Failure | None:
+        write = Write(tmp_path, monkeypatch)
+        await write.begun
+        write.writer.cancel("job", hurry=True)
+        async with asyncio.timeout(PATIENCE / 3):
+            ended = await write.ending
+        write.close()
+        return ended
+
+    ended = asyncio.run(run())
+    assert ended is not None
+    assert ended.code == CANCELLED
+    assert caplog.records == []

@@ -49,7 +49,7 @@ class Audit:
 class Webhooks:
     """Reference writer of a replica without references."""
 
-    def cancel(self, job_id: str) -> None:
+    def cancel(self, job_id: str, hurry: bool = False) -> None:
         """Do nothing: no job has a destination by reference."""
 
 

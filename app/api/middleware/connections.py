@@ -50,6 +50,8 @@ _NOT_HTTP = (
     "one Content-Length or in chunks ('Transfer-Encoding: chunked' alone)"
 )
 
+_BOTH_LENGTHS = {b"content-length", b"transfer-encoding"}
+
 _PROBES = ("/livez", "/readyz", "/metrics")
 
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER: on, zero seconds
@@ -201,6 +203,11 @@ class _LimitedProtocol(H11Protocol):
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the application; a response that begins before the end of the body closes the connection."""
+        if {name for name, _ in scope["headers"]} >= _BOTH_LENGTHS:
+            # h11 reads the chunks. A proxy that reads the other length would take a part of the body for the
+            # next request (RFC 9112, sections 6.1 and 11.2).
+            self.send_400_response("")
+            return
         if self._surplus:
             self._surplus = len(self.connections) > self.limits.most
             scope[_SURPLUS] = self._surplus

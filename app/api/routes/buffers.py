@@ -8,7 +8,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from pydantic.json_schema import SkipJsonSchema
 
-from app.api.content_encoding import decoded
+from app.api.content_encoding import content_encoding, decoded
 from app.api.dependencies import Jobs, ServiceSettings
 from app.api.job_options import RequestSubmission, Submission
 from app.api.json_request import JsonRoute, claim_upload, client_disconnected, repeated_parameter
@@ -96,7 +96,7 @@ async def create_buffer(
     uploaded_type(content_type)
     upload = options.described(content_type)
     _refuse_declared_length(request, settings)
-    body = decoded(request.headers.get("content-encoding"), request.stream())
+    body = decoded(content_encoding(request), request.stream())
     buffer = await _create(
         jobs,
         body,
@@ -139,7 +139,7 @@ async def _from_form(
     refuse_long_content_type(request.headers["content-type"])
     form = FileForm(request.headers["content-type"], list(UploadOptions.model_fields))
     _refuse_declared_length(request, submission.settings)
-    body = decoded(request.headers.get("content-encoding"), request.stream())
+    body = decoded(content_encoding(request), request.stream())
 
     def described() -> Upload:
         return _options_of(form, options).described(type_of_file(form.file_type, form.file_name))

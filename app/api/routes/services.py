@@ -10,14 +10,13 @@ from app.api.job_options import RequestSubmission, Submission
 from app.api.job_response import plan_response, previous_response, submit_job
 from app.api.json_request import JsonRequest, JsonRoute, answer_usual, usual_body
 from app.api.openapi_responses import accepted, problems
-from app.api.request_headers import Preference, PreferHeaders, has_usual_length, preference_of
+from app.api.request_headers import Preference, PreferHeaders, are_usual_keys, preference_of
 from app.api.request_tables import RequestTables, Tables, check_carried, checked_destination
 from app.api.result_access import check_may_write, may_have_results
 from app.api.schemas import Job, Service, ServiceList
 from app.errors import NotFound
 from app.jobs.service import JobService, NewJob
 from app.requests.run import RunRequest, checked_run, run_request_model
-from app.settings import Settings
 from providers import PROVIDERS
 from providers.errors import did_you_mean
 from providers.provider import Provider
@@ -72,15 +71,15 @@ def _run_operation(provider: Provider[Any]) -> Callable[..., Awaitable[Response]
         return await _run(provider, body, jobs, tables, submission, preference_of(prefer, settings))
 
     async def run_usual(request: JsonRequest) -> Response | None:
-        key = request.headers.get("idempotency-key")
-        if not has_usual_length(key) or (body := await usual_body(request, request_model)) is None:
+        keys = request.headers.getlist("idempotency-key")
+        if not are_usual_keys(keys) or (body := await usual_body(request, request_model)) is None:
             return None
-        settings: Settings = request.app.state.settings
+        submission = Submission(request, request.app.state.settings, keys[0] if keys else None)
         jobs = jobs_of(request)
         tables = Tables(request, jobs)
-        preference = preference_of(request.headers.getlist("prefer"), settings)
+        preference = preference_of(request.headers.getlist("prefer"), submission.settings)
         try:
-            return await _run(provider, body, jobs, tables, Submission(request, settings, key), preference)
+            return await _run(provider, body, jobs, tables, submission, preference)
         finally:
             await tables.release_unused()
 

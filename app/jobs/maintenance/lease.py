@@ -135,8 +135,9 @@ class LeaseRenewal:
         try:
             while not self._stopping.is_set():
                 self._renew(own)
-                self._stopping.wait(self._lease.seconds / _RENEWALS)
-                self._held.wait()
+                # A stop sets `_held` once: a renewal that finds the lease lost meanwhile clears it again.
+                if not self._stopping.wait(self._lease.seconds / _RENEWALS):
+                    self._held.wait()
         finally:
             if own is not self._database:
                 own.close()

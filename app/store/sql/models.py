@@ -402,8 +402,8 @@ class Replica(Base):
     folder_id: Mapped[str] = mapped_column(String(32))
     """Id of its shared folder."""
     runs: Mapped[dict[str, Any] | None]
-    """Jobs that it can run (`app.job_kinds.Runs`), and ids of its master keys; None of a version that does
-    not say."""
+    """Jobs that it can run (`app.job_kinds.Runs`), ids of its master keys and of its signing key, and the
+    length of its lease; None of a version that does not say."""
 
 
 class Caller(Base):

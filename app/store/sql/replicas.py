@@ -36,6 +36,9 @@ _HELD_MANY = _HELD.where(_REPLICAS.c.id.in_(sa.bindparam("replicas", expanding=T
 KEY_IDS = "keys"
 """Name of the ids of a replica's master keys in `Replica.runs`, where older versions ignore them."""
 
+LEASE_SECONDS = "lease_seconds"
+"""Name of the length of a replica's lease in `Replica.runs`, in seconds."""
+
 SIGNER = "signer"
 """Name of the id of a replica's signing key in `Replica.runs`."""
 
@@ -98,7 +101,8 @@ def register(
                 "another replica on this database keeps its buffers in another folder: give all of them the "
                 "same ROWVEIL_SHARED_FOLDER"
             )
-    replica.runs = None if replica.runs is None else {**replica.runs, KEY_IDS: sorted(key_ids)}
+    if replica.runs is not None:
+        replica.runs = {**replica.runs, KEY_IDS: sorted(key_ids), LEASE_SECONDS: seconds}
     replica.lease_until = moment(session) + timedelta(seconds=seconds)
     session.add(replica)
     session.flush()
@@ -138,10 +142,27 @@ def remove_expired(session: Session, but: str, now: datetime | None = None) -> S
     ``now``: time at which the caller has read the clock, if it must not have jumped since; None: the
     database's.
     """
-    expired = sa.select(Replica.id).where(Replica.lease_until < (now or moment(session)), Replica.id != but)
+    now = now or moment(session)
+    _shorten_leases(session, but, now)
+    expired = sa.select(Replica.id).where(Replica.lease_until < now, Replica.id != but)
     ended = session.scalars(expired.with_for_update(skip_locked=True)).all()
     session.execute(sa.delete(Replica).where(Replica.id.in_(ended)))
     return ended
+
+
+def _shorten_leases(session: Session, but: str, now: datetime) -> None:
+    """Let a lease end after its length that was renewed by a clock which was ahead, and is right again.
+
+    A living replica renews it before. That of a dead one would hold, and its jobs would wait, for as long as
+    the clock was ahead. A lease of up to twice its length may be one that was renewed since ``now``.
+    """
+    held = sa.select(Replica.id, Replica.lease_until, Replica.runs)
+    held = held.where(Replica.lease_until > now, Replica.id != but).order_by(Replica.id)
+    for name, until, runs in session.execute(held).all():
+        seconds = (runs or {}).get(LEASE_SECONDS)  # older versions do not say
+        if seconds is not None and until > now + 2 * timedelta(seconds=seconds):
+            change = sa.update(Replica).where(Replica.id == name, Replica.lease_until == until)
+            session.execute(change.values(lease_until=now + timedelta(seconds=seconds)))
 
 
 def remove_all(session: Session) -> None:

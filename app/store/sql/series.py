@@ -84,6 +84,12 @@ def pairs_until(session: Session, sealer: Sealer, series_id: str, wave: int) -> 
     return pairs, parts[0].ids if parts else None
 
 
+def wave_of_job(session: Session, series_id: str, job_id: str) -> int | None:
+    """Return the wave that the job has stored; None if it has stored none."""
+    found = sa.select(SeriesPart.wave).where(SeriesPart.series_id == series_id, SeriesPart.job_id == job_id)
+    return session.scalar(found.limit(1))
+
+
 def append(
     session: Session, sealer: Sealer, series_id: str, wave: int, job_id: str, new: NewPairs, now: datetime
 ) -> None:

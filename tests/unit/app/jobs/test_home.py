@@ -1,11 +1,14 @@
 """One service at a time uses a home with an embedded database."""
 
+import errno
+import fcntl
+import os
 from pathlib import Path
 from threading import Timer
 
 import pytest
 
-from app.jobs.stores import HomeInUse, lock_home
+from app.jobs.stores import HomeInUse, HomeUnusable, lock_home
 from app.settings import Settings
 
 
@@ -43,3 +46,18 @@ def test_two_homes_do_not_share_an_embedded_database(tmp_path: Path) -> None:
             pass
     with lock_home(other):
         pass
+
+
+def test_a_file_system_without_locks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some network shares have none."""
+
+    def refuse(file: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    opened = len(list(Path("/proc/self/fd").iterdir()))
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(
+        HomeUnusable, match=r"lock cannot be locked \(No locks available\), .* put ROWVEIL_HOME"
+    ):
+        lock_home(Settings(home=tmp_path))
+    assert len(list(Path("/proc/self/fd").iterdir())) == opened

@@ -176,6 +176,7 @@ def test_a_request_learns_whether_a_worker_began() -> None:
     """A repetition may find a free worker; it does not shorten the work."""
     late = error_of_a_long_task(lambda turns: turns.start(turns.waiting()[0]))
     assert type(late) is TimeLimit
+    assert late.headers() == {}  # clients repeat by themselves what has a Retry-After
     assert "0.1 seconds, the longest time that a request waits (ROWVEIL_MAX_WAIT_SECONDS)" in late.message
     busy = error_of_a_long_task(lambda turns: None)
     assert type(busy) is Unavailable

@@ -105,6 +105,31 @@ def test_a_lease_is_renewed_until_it_was_ended(database: Database) -> None:
             replicas.hold(session, ["a" * 12])
 
 
+def test_a_lease_by_a_clock_that_was_ahead_ends_in_time(database: Database) -> None:
+    """Once the clock is right again: else the jobs of a dead replica waited for as long as it was ahead."""
+    for name, runs in (("a" * 12, {}), ("b" * 12, None)):  # the second is of a version that does not say
+        with database.write() as session:
+            replica = Replica(id=name, key_id="key", folder_id="folder", runs=runs)
+            replicas.register(session, replica, 60, KEYS)
+    with database.write() as session:
+        now = replicas.moment(session)
+        ahead = now + timedelta(hours=3)
+        session.execute(sa.update(Replica).values(lease_until=ahead))
+        assert replicas.remove_expired(session, "c" * 12, now) == []
+        assert replicas.remove_expired(session, "c" * 12, now + timedelta(seconds=59)) == []
+        assert replicas.remove_expired(session, "c" * 12, now + timedelta(seconds=61)) == ["a" * 12]
+        assert replicas.remove_expired(session, "c" * 12, ahead + timedelta(seconds=1)) == ["b" * 12]
+
+
+def test_a_lease_that_was_renewed_since_the_clock_was_read_stays_as_it_is(database: Database) -> None:
+    with database.write() as session:
+        replica = Replica(id="a" * 12, key_id="key", folder_id="folder", runs={})
+        replicas.register(session, replica, 60, KEYS)
+        until = replica.lease_until
+        assert replicas.remove_expired(session, "b" * 12, until - timedelta(seconds=119)) == []
+        assert session.scalar(sa.select(Replica.lease_until)) == until
+
+
 def test_jobs_are_stalled_when_their_replica_has_no_lease(database: Database) -> None:
     register(database, "a" * 12)
     running = {"state": "running"}

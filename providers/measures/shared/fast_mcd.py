@@ -120,11 +120,17 @@ def _share(size: int, rows: int, part: int) -> int:
 
 
 def _from_starts(x: Float64Array, size: int, count: int, stream: Stream, purpose: str) -> _Candidates:
-    """Fit `count` starts of fields + 1 random rows each, and return the best after two C-steps."""
+    """Fit `count` starts of fields + 1 random rows each, and return the best after two C-steps.
+
+    A subset of no more rows than fields has one start: all of its rows, in whose plane the fit is singular.
+    """
     rows, fields = x.shape
-    drawn = uniforms(count * rows, stream, f"starts/{purpose}").reshape(count, rows)
-    chosen = np.argpartition(drawn, fields, axis=1)[:, : fields + 1]
-    candidates = _fit(x[np.sort(chosen, axis=1)])
+    if fields < rows:
+        drawn = uniforms(count * rows, stream, f"starts/{purpose}").reshape(count, rows)
+        chosen = np.argpartition(drawn, fields, axis=1)[:, : fields + 1]
+        candidates = _fit(x[np.sort(chosen, axis=1)])
+    else:
+        candidates = _fit(x[np.newaxis])
     for _ in range(_FIRST_STEPS):
         candidates = _c_step(x, size, candidates)
     return candidates.best(_BEST)

@@ -76,6 +76,15 @@ def test_a_plane_with_more_than_half_of_the_rows_is_found() -> None:
     assert found.max() < 520
 
 
+def test_subsets_may_have_fewer_rows_than_there_are_fields(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full report of a table with 300 fields of numbers or more was an internal error."""
+    monkeypatch.setattr(search, "_SUBSET", 8)
+    x = outlying(200, 8)
+    found = search.least_determinant(scaled(x), 104, Stream(bytes(32), "fast_mcd", 1))
+    assert len(np.unique(found)) == 104
+    assert found.min() >= 20  # the others are far away
+
+
 def test_robust_intervals_are_those_of_the_twin() -> None:
     """Shares agree row by row; the destination's own scale hides an unmodified cell."""
     source = outlying(400, 2)

@@ -76,15 +76,6 @@ def test_a_plane_with_more_than_half_of_the_rows_is_found() -> None:
     assert found.max() < 520
 
 
-def test_subsets_may_have_fewer_rows_than_there_are_fields(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A full report of a table with 300 fields of numbers or more was an internal error."""
-    monkeypatch.setattr(search, "_SUBSET", 8)
-    x = outlying(200, 8)
-    found = search.least_determinant(scaled(x), 104, Stream(bytes(32), "fast_mcd", 1))
-    assert len(np.unique(found)) == 104
-    assert found.min() >= 20  # the others are far away
-
-
 def test_robust_intervals_are_those_of_the_twin() -> None:
     """Shares agree row by row; the destination's own scale hides an unmodified cell."""
     source = outlying(400, 2)
@@ -170,6 +161,13 @@ def test_no_seed_decides_whether_there_is_a_figure() -> None:
     assert {tuple(one.measures["interval_rmd"]["fields"]) for one in reports} == {tuple(table.column_names)}
     whole = [judged(table, seed, rows).measures["interval_rmd"]["value"] for seed in range(3)]
     assert whole[0] == whole[1] == whole[2]
+
+
+def test_as_many_fields_as_rows_of_a_subset_are_not_measured() -> None:
+    """Of 300 fields of numbers the search could draw no start: the job ended with an internal error."""
+    table = np.random.default_rng(3).normal(size=(1500, 300))
+    with pytest.raises(NotApplicable, match="fewer than 300 fields of numbers"):
+        interval_rmd(table, table)
 
 
 def test_numbers_whose_squares_float64_does_not_have() -> None:

@@ -164,7 +164,7 @@ def test_no_seed_decides_whether_there_is_a_figure() -> None:
 
 
 def test_as_many_fields_as_rows_of_a_subset_are_not_measured() -> None:
-    """Of 300 fields of numbers the search could draw no start: the job ended with an internal error."""
+    """The search could draw no start of 300 fields of numbers: the job ended with an internal error."""
     table = np.random.default_rng(3).normal(size=(1500, 300))
     with pytest.raises(NotApplicable, match="fewer than 300 fields of numbers"):
         interval_rmd(table, table)

@@ -64,6 +64,7 @@ How to read the measures:
   it misses cells that were never modified; `interval_rmd.source` does not. Compare it with `chance`. The
   `interval` takes the measured rows for a random sample of many. It has the error of the covariance, which
   can be as large as that of the choice of rows.
+  It needs five rows for each field, and fewer than 300 fields of numbers: name those to measure in `fields`.
 - `prediction` sets test rows aside before the service changes the other rows of the sample, again for each
   split. Its two values compare what can be learnt with and without the service, at the size of the sample.
   PABIDOT rotates the axes, so that a forest grown on its release cannot be applied to the source's rows:

@@ -379,7 +379,8 @@ class ParameterTry(ResponseModel):
 class SecondTrial(ResponseModel):
     """The release's own and the best parameters, on another sample, with other control rows and seeds.
 
-    Its risks favour none of the parameters, while the best of many tries is low by chance, too.
+    A source of at most 3,000 rows is its own sample in both trials. The risks of this trial favour none of
+    the parameters, while the best of many tries is low by chance, too.
     """
 
     now: ParameterTry

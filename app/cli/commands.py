@@ -179,8 +179,8 @@ def execute(settings: Settings, namespace: argparse.Namespace) -> int:
         return code
     except Failed as failed:
         assert call is not None  # tasks run only after `call` exists
-        place = f"{failed.table}: " if failed.table else ""
-        print_failure(f"{place}{call.placed(failed.message, failed.pointer)}")
+        place, part = (f"{failed.table}: ", CSV) if failed.table else ("", "")
+        print_failure(f"{place}{call.placed(failed.message, failed.pointer, part)}")
         if failed.trace:
             _log.error("%s", " < ".join(failed.trace))
         return failed.code

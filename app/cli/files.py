@@ -94,19 +94,21 @@ def check_places(inputs: Iterable[str | Path | None], outputs: Mapping[str, str 
                 raise CommandFailed(
                     f"{what}: '{name}' is an input of this command; name another file", Exit.USAGE
                 )
-            _check_folder(what, Path(name))
+            _check_folder(what, Path(name), place)
         if place in taken:
             raise CommandFailed(f"{what}: '{name}' is used by {taken[place]}; name another file", Exit.USAGE)
         taken[place] = what
 
 
-def _check_folder(option: str, path: Path) -> None:
+def _check_folder(option: str, path: Path, place: Path) -> None:
+    """Raise CommandFailed if the path is a folder, or no file can be made where it leads."""
     if path.is_dir():
         raise CommandFailed(f"{option}: '{path}' is a folder; name a file", Exit.USAGE)
-    if not path.parent.is_dir():
-        raise CommandFailed(f"{option}: there is no folder '{path.parent}'; make it first", Exit.USAGE)
-    if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise CommandFailed(f"{option}: no file can be made in '{path.parent}'", Exit.USAGE)
+    folder = place.parent if path.is_symlink() else path.parent
+    if not folder.is_dir():
+        raise CommandFailed(f"{option}: there is no folder '{folder}'; make it first", Exit.USAGE)
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise CommandFailed(f"{option}: no file can be made in '{folder}'", Exit.USAGE)
 
 
 def _is_device(path: Path) -> bool:
@@ -152,6 +154,7 @@ def _draft(path: Path) -> Iterator[IO[bytes]]:
         with path.open("wb") as file:
             yield file
         return
+    path = path.resolve()  # a symbolic link stays one: its target is written
     handle, draft = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:

@@ -19,6 +19,9 @@ _SCALARS = {"string", "number", "integer"}
 _OPTION = "option: "
 _QUOTED = re.compile(r"'(\w+)'")
 
+_JSON_TEXTS = frozenset({"--csv-fields"})
+"""Options whose JSON is a text in the request."""
+
 Kind = Literal["switch", "text", "list", "json"]
 
 
@@ -94,14 +97,16 @@ class Options:
         below = [each.flag for each in self._options if each.pointer.startswith(f"{pointer}/")]
         return ", ".join(below) if pointer.count("/") > 1 else ""
 
-    def in_message(self, message: str, names: Collection[str]) -> str:
+    def in_message(self, message: str, names: Collection[str], part: str = "") -> str:
         """Return the message with the flags of the parameters that it quotes, such as ``'--csv-delimiter'``.
 
-        ``names``: fields of the tables, which stay as they are. So does a name that several options have.
+        ``names``: fields of the tables, which stay as they are. So does a name that several options have,
+        unless one of them is in this ``part`` of the request, which the message is about.
         """
         flags: dict[str, str | None] = {}
         for option in self._options:
             flags[option.path[-1]] = None if option.path[-1] in flags else option.flag
+        flags |= {option.path[-1]: option.flag for option in self._options if option.path[0] == part}
 
         def replaced(quoted: re.Match[str]) -> str:
             flag = None if quoted[1] in names else flags.get(quoted[1])
@@ -115,7 +120,8 @@ class Options:
         if option.kind == "switch":
             settings["action"] = argparse.BooleanOptionalAction
         else:
-            settings["metavar"] = {"list": "A,B", "json": "JSON"}.get(option.kind, "VALUE")
+            metavar = {"list": "A,B", "json": "JSON"}.get(option.kind, "VALUE")
+            settings["metavar"] = "JSON" if option.flag in _JSON_TEXTS else metavar
             settings["required"] = option.required
         if option.kind == "list":
             settings["action"] = "append"
@@ -173,7 +179,19 @@ def _value(option: Option, value: Any) -> Any:
     if option.kind == "list":
         items = [item for text in value for item in _items(option, text)]
         return items[0] if option.scalar and len(items) == 1 else items
+    if option.flag in _JSON_TEXTS:
+        return _read(option, value)
     return _parsed(option, value) if option.kind == "json" else value
+
+
+def _read(option: Option, text: str) -> str:
+    """Return the text, read from a file for ``@name``."""
+    if not text.startswith("@"):
+        return text
+    try:
+        return Path(text[1:]).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{option.flag}: {text[1:]} cannot be read: {_reason(error)}") from None
 
 
 def _items(option: Option, text: str) -> list[Any]:
@@ -187,11 +205,7 @@ def _items(option: Option, text: str) -> list[Any]:
 
 def _parsed(option: Option, text: str) -> Any:
     """Return the JSON value, read from a file for ``@name``; text that is not JSON is returned unchanged."""
-    if text.startswith("@"):
-        try:
-            text = Path(text[1:]).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ValueError(f"{option.flag}: {text[1:]} cannot be read: {_reason(error)}") from None
+    text = _read(option, text)
     try:
         return json.loads(text, object_pairs_hook=unique_names)
     except ValueError as error:

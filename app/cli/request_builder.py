@@ -87,10 +87,13 @@ class Call:
         fault = isinstance(error, ParameterError | AppError)
         return CommandFailed(self.placed(error.message, error.pointer), Exit.USAGE if fault else Exit.FAILED)
 
-    def placed(self, message: str, pointer: str) -> str:
-        """Return the message in terms of options, prefixed by the invalid one if there is one."""
+    def placed(self, message: str, pointer: str, part: str = "") -> str:
+        """Return the message in terms of options, prefixed by the invalid one if there is one.
+
+        ``part``: part of the request that the message is about.
+        """
         name = self.options.named(pointer) if pointer else ""
-        message = self.options.in_message(message, self._fields)
+        message = self.options.in_message(message, self._fields, part)
         return f"{name}: {message}" if name else message
 
     def source(self, opened: WorkspaceTable) -> SourceTable:

@@ -103,6 +103,8 @@ class Workspace:
             found = self.run(run_ingest, task, f"reading {Path(name).name}")
         except Failed as failed:
             failed.table = "standard input" if name == STANDARD else name
+            if failed.pointer.startswith("/fields/"):  # a type that --csv-fields states
+                failed.code = Exit.USAGE
             raise
         self._blobs.delete(raw.id)
         return WorkspaceTable(

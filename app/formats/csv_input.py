@@ -114,7 +114,9 @@ class _Text:
             names = next(csv.reader(lines, delimiter=self.dialect.delimiter, strict=True), [])
             has_rows = bool(text.read(1))
         except UnicodeDecodeError:
-            raise FormatError("the CSV is not UTF-8; save it as UTF-8, or state its encoding") from None
+            raise FormatError(
+                "the CSV is not UTF-8; save it as UTF-8, or state its encoding as 'encoding'"
+            ) from None
         except csv.Error:
             raise FormatError(
                 "the CSV's header is not valid: it is one line of field names, separated by the delimiter"
@@ -258,7 +260,9 @@ def _explained(message: str, names: list[str], header: bool) -> FormatError:
         return FormatError(f"row {int(odd[1]) - 1 - header} (counting from 0) {what}")
     if odd := re.match(r"In CSV column #(\d+): Row #(\d+): .*UTF8", message):
         where = f"field '{names[int(odd[1])]}', row {int(odd[2]) - 1 - header} (counting from 0)"
-        return FormatError(f"{where}: the text is not UTF-8; save it as UTF-8, or state its encoding")
+        return FormatError(
+            f"{where}: the text is not UTF-8; save it as UTF-8, or state its encoding as 'encoding'"
+        )
     return FormatError("the body is not valid CSV; see RFC 4180")
 
 

@@ -176,11 +176,11 @@ def _drawing(identifier: str, part: Sequence[tuple[str, str | None, Mapping[str,
         y += 4
     for at in (_LEFT, _LEFT + wide / 2, _RIGHT):
         elements.insert(0, line(at, 6, at, y, "rule"))
+    named = visible(listed([_words(*each[:2]) for each in part]))
     return drawing(
         identifier,
         "Success of each attack",
-        f"Bars of {counted(len(part), 'attack', 'attacks')}: {listed([_words(*each[:2]) for each in part])}. "
-        "The figures are in the table below.",
+        f"Bars of {counted(len(part), 'attack', 'attacks')}: {named}. The figures are in the table below.",
         y + 4,
         *elements,
     )

@@ -4,7 +4,9 @@ The search is over the service's own parameters, without knowledge of any servic
 booleans and choices, and more fields where the service takes a list of fields to change. Each value is tried
 alone, then the best values of different parameters together. Every try runs the service on the same rows of
 the sample and attacks its release with the same control rows, so that tries compare. The best of many risks
-is low by chance, too: it is advised only if a second trial confirms it, with other rows and seeds.
+is low by chance, too: it is advised only if a second trial confirms it, with other rows and seeds. A source
+of at most `SAMPLE_ROWS` rows is the sample of both trials, which differ in the withheld and attacked rows and
+in the seeds: these are the chance by which the best try was picked, since the release is of the same rows.
 """
 
 from __future__ import annotations
@@ -92,7 +94,7 @@ class Try:
 
 @dataclass(frozen=True, slots=True)
 class SecondTrial:
-    """The release's own parameters and the best ones, on another sample and with other seeds."""
+    """The release's own parameters and the best ones, with other seeds, withheld and sampled rows."""
 
     now: Try
     best: Try

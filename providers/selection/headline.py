@@ -24,6 +24,7 @@ from providers.selection.headline_words import (
     NO_FIGURE_OF_RISK,
     NONE_IS_BETTER,
     NOTHING_MEASURED,
+    constant_words,
     lowered,
     names_of,
     reading_words,
@@ -124,7 +125,7 @@ def _risk(
     """Return the state, the sentence on risk, and the figures that decide."""
     if verdict := report.get("verdict"):
         return _of_attacks(verdict)
-    readings = readings_of(report, source, options)
+    readings, constant = readings_of(report, source, options)
     value, bounds, decisive = _decisive(readings, thresholds)
     reversible = _reversible(report)
     own = thresholds.of(REVERSIBLE)
@@ -135,7 +136,7 @@ def _risk(
     ):
         value, bounds, decisive = reversible.risk, own, [reversible]
     if value is None:
-        return "unknown", NO_FIGURE_OF_RISK, {}
+        return "unknown", constant_words(constant) if constant else NO_FIGURE_OF_RISK, {}
     state = _state(value, bounds)
     rows = int((report.get("summary") or {}).get("rows") or 0)
     words = reading_words(
@@ -161,8 +162,12 @@ def _found(value: float, decisive: Sequence[Reading], bounds: Bounds) -> dict[st
 
 def readings_of(
     report: Mapping[str, Any], source: pa.Table | None, options: MeasureOptions
-) -> dict[str, Reading]:
-    """Return the readings of a report by figure: rows that are found, and true values of the worst field."""
+) -> tuple[dict[str, Reading], list[str]]:
+    """Return the readings of a report by figure, and the fields that cannot be judged.
+
+    The readings are the rows that are found, and the true values of the worst field. A field whose value is
+    the same in all rows is not judged: everybody knows it without the release, and chance leaves nothing.
+    """
     measures = report.get("measures") or {}
     found: dict[str, Reading] = {}
     linkage = measures.get(LINKAGE) or {}
@@ -170,9 +175,10 @@ def readings_of(
         used = tuple(linkage["fields"]) if "all_known" in linkage else None
         found[LINKAGE] = Reading(LINKAGE, float(linked["rate"]), float(linked["chance"]), used=used)
     true = _true_values(measures, source, options)
-    if true:
-        found[TRUE_VALUES] = max(true, key=lambda each: each.risk)
-    return found
+    judged = [each for each in true if each.chance < 1 or each.value < 1]
+    if judged:
+        found[TRUE_VALUES] = max(judged, key=lambda each: each.risk)
+    return found, list(dict.fromkeys(str(each.field) for each in true if each not in judged))
 
 
 def _true_values(
@@ -329,18 +335,21 @@ def _of_comparison(frontier: Mapping[str, Any], thresholds: Thresholds) -> Headl
     reading = Reading(figure.measure.key, value, chance)
     bounds = thresholds.of(figure.measure.key)
     state = _state(reading.risk, bounds)
-    title = figure.measure.title
+    limits = _limits(least, figure, chance)
+    words = f"({lowered(figure.measure.title)}), {threshold_words(reading.risk, bounds)}"
     sentence = (
         f"{state_words(state)}: of the combinations that no other one beats, {least['service']} has the "
-        f"least risk, {reading.risk:.3f}{_limits(least, figure, chance)} beyond chance ({lowered(title)}), "
-        f"{threshold_words(reading.risk, bounds)}{_CHOSEN[measured_again] if len(best) > 1 else ''}."
     )
+    if len(best) == 1:
+        sentence += f"least risk, {reading.risk:.3f}{limits} beyond chance {words}."
+    elif measured_again:
+        sentence += f"least risk; in new runs of it the risk beyond chance is {reading.risk:.3f}{limits} "
+        sentence += f"{words}."
+    else:
+        sentence += f"least risk, {reading.risk:.3f}{limits} beyond chance {words}"
+        sentence += "; the least of several is low by chance, too."
     found = _found(reading.risk, [reading], bounds)
     return Headline(state, [sentence, said, ACTIONS["compared"]], **found)
-
-
-_CHOSEN = ("; the least of several is low by chance, too", ", in new runs of it")
-"""Ends of the sentence on the least risk of several: without new runs, and with them."""
 
 
 def _limits(point: Mapping[str, Any], figure: Figure, chance: float) -> str:

@@ -158,6 +158,15 @@ def reading_words(
     return " and ".join(words)
 
 
+def constant_words(fields: Sequence[str]) -> str:
+    """Return the sentence on a risk of fields that have one value each, which chance always reads."""
+    have = f"{names_of(fields)} has" if len(fields) == 1 else f"each of {names_of(fields)} has"
+    return (
+        f"The risk is not known: {have} the same value in all rows, so that an intruder knows it without "
+        "the release."
+    )
+
+
 def unjudged_words(fields: Sequence[str], sentence: str) -> str:
     """Return the sentence on a risk that is low only by the fields that could be compared."""
     are = "is" if len(fields) == 1 else "are"

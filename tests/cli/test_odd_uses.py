@@ -3,7 +3,9 @@
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.csv
+import pyarrow.parquet
 import pytest
 
 from app.__main__ import main
@@ -84,6 +86,40 @@ def test_a_message_names_options_as_they_are_typed(
     code, _, err = desk.call("run", "DSWAP", "in.csv", "out.csv", *given)
     assert code in (1, 2)
     assert message in err
+
+
+def test_types_of_fields_are_read_from_a_file(desk: Desk) -> None:
+    """And errors in them name the option; they were exit code 1, of a parameter that is no option."""
+    pyarrow.csv.write_csv(people(), "in.csv")
+    run = ["run", "DSWAP", "in.csv", "out.parquet", "--swap-fields", "income", "--csv-fields"]
+    Path("types").write_text('{"income": "decimal(12,2)"}')
+    desk.done(*run, "@types")
+    assert pyarrow.parquet.read_schema("out.parquet").field("income").type == pa.decimal128(12, 2)
+    code, _, err = desk.call(*run, "@no")
+    assert (code, err) == (2, "rowveil: --csv-fields: no cannot be read: No such file or directory\n")
+    code, _, err = desk.call(*run, '{"incom": "int64"}')
+    assert code == 2
+    assert err.startswith(
+        "rowveil: in.csv: '--csv-fields' states a type for unknown field 'incom'; did you mean"
+    )
+    Path("in.csv").write_bytes(b"age,income\n1,\xe9\n")
+    code, _, err = desk.call(*run, "{}")
+    assert (code, err.endswith("state its encoding as '--csv-encoding'\n")) == (1, True)
+
+
+def test_the_target_of_a_link_is_written(desk: Desk) -> None:
+    """The link became a file of its own, and its target kept its old content."""
+    Path("elsewhere").mkdir()
+    Path("elsewhere/target.csv").write_text("old")
+    Path("out.csv").symlink_to("elsewhere/target.csv")
+    Path("new.csv").symlink_to("elsewhere/new.csv")
+    Path("lost.csv").symlink_to("nowhere/lost.csv")
+    for name in ("out.csv", "new.csv"):
+        desk.done(*_SWAP[:3], name, *_SWAP[4:])
+        assert Path(name).is_symlink()
+        assert Path(name).resolve().read_text().startswith("age,")
+    code, _, err = desk.call(*_SWAP[:3], "lost.csv", *_SWAP[4:])
+    assert (code, "there is no folder" in err) == (2, True)
 
 
 def test_a_file_without_permission_does_not_differ_and_a_damaged_one_does(desk: Desk) -> None:

@@ -258,6 +258,11 @@ def test_rows_are_shown_before_and_after(opened: Console, client: httpx.Client) 
     plan = page.get_by_role("region", name="Preview")
     expect(plan).to_contain_text(f"Made with the first {ROWS} rows and a seed that is thrown away")
     assert plan.get_by_role("table", name="Rows of the trial run").locator("tbody tr").count() == 20
+    expect(plan).not_to_contain_text("Its groups are larger")
+    script = """async rows => (await import('./console/views/before_after.js'))
+        .trialOf({fields: [], rows: [], rows_read: 1000}, rows)[1].textContent"""
+    larger = "Its groups are larger, too: a row that has no partner here may have one there."
+    assert [larger in opened.evaluate(script, rows) for rows in (1000, 1001)] == [False, True]
     page.get_by_role("button", name="Run", exact=True).click()
     opened.ended()
     job = page.url.rpartition("/")[2]

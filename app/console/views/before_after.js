@@ -25,8 +25,10 @@ function changes({ fields, rows_read: rows }) {
   );
 }
 
-/** Creates the section of a preview with the rows of its trial run. */
-export function trialOf(trial) {
+const SMALLER_GROUPS = " Its groups are larger, too: a row that has no partner here may have one there.";
+
+/** Creates the section of a preview with the rows of its trial run; the run takes `rows` rows. */
+export function trialOf(trial, rows) {
   const heading = element("h3", {}, "A trial run on the first rows");
   if (trial.error)
     return [
@@ -42,7 +44,7 @@ export function trialOf(trial) {
     element(
       "p",
       { class: "quiet" },
-      `Made with the first ${counted(trial.rows_read, "row")} and a seed that is thrown away. The run takes all rows and another seed, so its values differ.`,
+      `Made with the first ${counted(trial.rows_read, "row")} and a seed that is thrown away. The run takes all rows and another seed, so its values differ.${trial.rows_read < rows ? SMALLER_GROUPS : ""}`,
     ),
     changes(trial),
     beforeAndAfter(trial, "Rows of the trial run, changed values below the old ones"),

@@ -263,7 +263,7 @@ function planned({ plan, parameters: { household, unit_id: unit } }, parameters)
       ["Estimated memory", bytes(plan.estimated_memory_bytes)],
       ...(plan.guarantee ? guaranteed(plan.guarantee) : []),
     ]),
-    ...(plan.trial ? trialOf(plan.trial) : []),
+    ...(plan.trial ? trialOf(plan.trial, plan.rows) : []),
     plan.guarantee ? element("p", { class: "quiet" }, shown(plan.guarantee.holds_for)) : null,
   ];
 }

@@ -7,6 +7,7 @@ import numpy as np
 
 from providers.arrays import Float64Array
 from providers.measures.shared.comparison import Comparison
+from providers.measures.shared.fast_mcd import SUBSET
 from providers.measures.shared.finding import BEYOND_FLOAT64, Finding, NotApplicable
 from providers.measures.shared.measure import Measure, Part
 from providers.measures.shared.repeats import share_interval
@@ -55,7 +56,7 @@ def interval_rmd(source: Float64Array, destination: Float64Array) -> dict[str, f
     Raises
     ------
     NotApplicable
-        A z-score is beyond float64.
+        A z-score is beyond float64, or there are as many fields as the search has rows in a subset.
 
     Notes
     -----
@@ -75,6 +76,10 @@ def _fitted(source: Float64Array, destination: Float64Array, near: _Fitted | Non
     kept = independent_fields(x) if is_finite else []
     if not kept:
         raise NotApplicable(BEYOND_FLOAT64)
+    if len(kept) >= SUBSET:
+        raise NotApplicable(
+            f"it takes fewer than {SUBSET} fields of numbers: name those to measure in 'fields'"
+        )
     start = near.fit if near is not None and near.fields == kept else None
     fit = robust_covariance(x[:, kept], start)
     squares = np.einsum("ij,ij->i", x[:, kept] @ np.linalg.inv(fit.covariance), x[:, kept])

@@ -16,8 +16,11 @@ from providers.measures.shared.sampling import uniforms
 from providers.randomness.chacha20 import Stream
 
 _STARTS = 500
-_SUBSET = 300
-"""Rows of a subset in which starts grow; tables of fewer than two subsets are not divided."""
+SUBSET = 300
+"""Rows of a subset in which starts grow; tables of fewer than two subsets are not divided.
+
+Fields are fewer: a start has a row more than there are fields.
+"""
 _MOST_SUBSETS = 5
 _FIRST_STEPS = 2
 """C-steps of each start, in its subset and again on the merged subsets."""
@@ -77,14 +80,14 @@ def least_determinant(x: Float64Array, size: int, stream: Stream) -> Int64Array:
     that a plane that holds `size` rows is found: there the determinant is 0.
     """
     rows = len(x)
-    subsets = min(_MOST_SUBSETS, rows // _SUBSET)
+    subsets = min(_MOST_SUBSETS, rows // SUBSET)
     if subsets < 2:
         return _support(x, size, _converged(x, size, _from_starts(x, size, _STARTS, stream, "all")))
-    order = uniforms(rows, stream, "subsets").argsort(kind="stable")[: subsets * _SUBSET]
+    order = uniforms(rows, stream, "subsets").argsort(kind="stable")[: subsets * SUBSET]
     found = []
     for index in range(subsets):
-        part = x[order[index * _SUBSET : (index + 1) * _SUBSET]]
-        found.append(_from_starts(part, _share(size, rows, _SUBSET), _STARTS // subsets, stream, str(index)))
+        part = x[order[index * SUBSET : (index + 1) * SUBSET]]
+        found.append(_from_starts(part, _share(size, rows, SUBSET), _STARTS // subsets, stream, str(index)))
     candidates = _Candidates(
         np.concatenate([each.means for each in found]),
         np.concatenate([each.covariances for each in found]),

@@ -21,6 +21,7 @@ from providers.selection.headline_words import (
     NO_FIGURE_OF_RISK,
     NONE_IS_BETTER,
     change_by_chance,
+    constant_words,
     share_words,
 )
 from tests.naive import headline as naive
@@ -105,6 +106,26 @@ def test_states_follow_what_was_done() -> None:
     untouched = headed(report(released(1.0, "job")))  # the income is published with its row
     assert untouched.state == "high"
     assert untouched.decided_by[1]["field"] == "income"
+
+
+@pytest.mark.parametrize("value", ["same", 5])
+def test_a_field_with_one_value_is_not_judged(value: str | int) -> None:
+    """Everybody knows it: "low risk", because chance reads it as often as an intruder, said nothing."""
+    source = pa.table(people() | {"const": [value] * ROWS})
+
+    def headed_of(*sensitive: str, known: tuple[str, ...] = ()) -> Headline:
+        options = MeasureOptions(key_fields=known, sensitive_fields=sensitive)
+        measured = assess(Release(source, source), options, measures_stream(bytes(32)))
+        given = {"summary": {"rows": ROWS}, "provider": {}, "measures": measured.measures}
+        return headline(given, Thresholds(), source=source, options=options)
+
+    alone = headed_of("const")
+    assert (alone.state, alone.risk, alone.decided_by) == ("unknown", None, [])
+    assert alone.sentences[0] == constant_words(["const"])
+    assert alone.sentences[2] == ACTIONS["unknown"]
+    assert [each["field"] for each in headed_of("const", "income").decided_by] == ["income"]
+    found = headed_of("const", known=("age", "town"))  # the rows are found, whatever is read there
+    assert (found.state, [each["figure"] for each in found.decided_by]) == ("high", ["record_linkage"])
 
 
 @pytest.mark.parametrize("moved", [False, True])
@@ -424,7 +445,10 @@ def test_a_comparison_has_the_risk_of_new_runs() -> None:
     again = {"matters": "risk", "recommended": 1, "recommended_in_new_runs": {"risk": 0.07}}
     found = headline({"frontier": frontier | again}, Thresholds())
     assert (found.state, found.risk) == ("elevated", 0.07)
-    assert found.sentences[0].endswith("above 0.05, in new runs of it.")
+    assert found.sentences[0].endswith(
+        "beats, MEDS has the least risk; in new runs of it the risk beyond chance is 0.070 (record linkage), "
+        "above 0.05."
+    )
 
 
 def test_a_comparison_without_a_best_point_advises_no_choice() -> None:

@@ -452,6 +452,13 @@ def test_attacks_begin_with_the_verdict_and_have_three_bars_each() -> None:
     assert "Verdict on attacks" not in html_report(job(), report())
 
 
+def test_a_name_does_not_turn_the_text_around_it() -> None:
+    """The description of the picture, which a screen reader reads, had the override of direction itself."""
+    page = html_report(job("attacks", event_counts={}), ATTACKS | attacks("\u202eeman"))
+    assert "\u202e" not in page
+    assert "Inference of a secret: \\u202eeman. The figures are in the table below." in page
+
+
 @pytest.mark.parametrize("state", ["low", "elevated", "high", "unknown"])
 def test_the_headline_comes_first_and_the_pictures_next(state: str) -> None:
     """Three sentences with a symbol for each state; a report of an earlier version has none."""

@@ -163,6 +163,13 @@ def test_no_seed_decides_whether_there_is_a_figure() -> None:
     assert whole[0] == whole[1] == whole[2]
 
 
+def test_as_many_fields_as_rows_of_a_subset_are_not_measured() -> None:
+    """The search could draw no start of 300 fields of numbers: the job ended with an internal error."""
+    table = np.random.default_rng(3).normal(size=(1500, 300))
+    with pytest.raises(NotApplicable, match="fewer than 300 fields of numbers"):
+        interval_rmd(table, table)
+
+
 def test_numbers_whose_squares_float64_does_not_have() -> None:
     """The measure is left out with a reason."""
     huge = outlying(50, 2)

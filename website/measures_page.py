@@ -65,6 +65,8 @@ How to read the measures:
   `interval` takes the measured rows for a random sample of many. It has the error of the covariance, which
   can be as large as that of the choice of rows.
   It needs five rows for each field, and fewer than 300 fields of numbers: name those to measure in `fields`.
+  From 150 fields on, the subsets of 300 rows in which it searches are too small: outliers are no longer kept
+  out of the covariance.
 - `prediction` sets test rows aside before the service changes the other rows of the sample, again for each
   split. Its two values compare what can be learnt with and without the service, at the size of the sample.
   PABIDOT rotates the axes, so that a forest grown on its release cannot be applied to the source's rows:
@@ -129,7 +131,8 @@ How to read the measures:
   number adds nothing to a total. Domains of few rows are added up as `(others)`; `withheld` counts the
   totals that are not shown, because they, or their change, would show the number of a few rows.
 - A null in a key field is a value of its own, as is NaN: suppressed rows form classes with each other. In a
-  rounded field null and NaN are one value. Rows that the release drops are in no class of it.
+  rounded field null and NaN are one value. Floats are compared bit by bit: 0.0 and -0.0 are two values, which
+  makes a class smaller and not larger. Rows that the release drops are in no class of it.
 - `l_diversity.homogeneous` counts each class of one row, which has one value. For l-diversity a missing
   sensitive value is a value like any other. For `t_closeness` a missing number, which has no rank, is left
   out of both distributions; a missing category is a category. Numbers in `categorical_fields` have no order.

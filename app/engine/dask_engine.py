@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from distributed import Client, Security, Worker
-from distributed.client import FutureCancelledError
+from distributed.client import ClosedClientError, FutureCancelledError
 from distributed.comm.core import CommClosedError
 from distributed.scheduler import KilledWorker
 
@@ -256,9 +256,13 @@ class DaskEngine:
             return _CANCELLED if stop.done() else _LOST
         # Loose restrictions: if none of these workers is left, the task runs on any.
         restricted = {"workers": list(preferred), "allow_other_workers": True} if preferred else {}
-        future = client.submit(
-            run_in_child, self._plugin, key, job, key=key, pure=False, retries=0, **restricted
-        )
+        try:
+            future = client.submit(
+                run_in_child, self._plugin, key, job, key=key, pure=False, retries=0, **restricted
+            )
+        except ClosedClientError:  # it has given the scheduler up since the last look
+            self._lose()
+            return _LOST
         result = asyncio.ensure_future(_outcome_of(future))
         await _first_of(result, stop)
         if not result.done():

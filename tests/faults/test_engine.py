@@ -10,6 +10,7 @@ import threading
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -596,6 +597,34 @@ def test_a_cluster_is_reached_over_tls(tmp_path: Path) -> None:
     loop.do(engine.close())
     loop.do(cluster.close())
     loop.close()
+
+
+def test_a_task_meets_a_client_that_has_given_the_scheduler_up() -> None:
+    """It is lost and can run again, which an internal error cannot; the next look connects once more."""
+    with ExitStack() as opened:
+        loop = opened.enter_context(closing(Loop()))
+        cluster = loop.do(LocalCluster.start(1))
+        opened.callback(lambda: loop.do(cluster.close()))
+        engine = DaskEngine(cluster.cluster, SETUP, PATIENCE)
+        opened.callback(lambda: loop.do(engine.close()))
+
+        async def run() -> list[Outcome]:
+            await engine.start()
+            first = await engine.run("first", doings.who, None)
+            client = engine._client
+            assert client is not None
+            await client.close()
+            return [
+                first,
+                await engine.run("lost", doings.who, None),
+                await engine.run("next", doings.who, None),
+            ]
+
+        first, lost, following = loop.do(run())
+    assert not isinstance(first, Failure)
+    assert isinstance(lost, Failure)
+    assert (lost.code, lost.lost) == ("cluster_lost", True)
+    assert not isinstance(following, Failure)
 
 
 def test_large_tasks_and_outcomes_come_whole(engine: Engine) -> None:

@@ -19,6 +19,11 @@ _SCALARS = {"string", "number", "integer"}
 _OPTION = "option: "
 _QUOTED = re.compile(r"'(\w+)'")
 
+_OF_HEADERS = re.compile(
+    r"the `[^`]+` of the `Content-Type`, else |; `[^`]+` in the `Content-Type` means the same"
+)
+"""Parts of descriptions about headers of HTTP, which a file has not."""
+
 _JSON_TEXTS = frozenset({"--csv-fields"})
 """Options whose JSON is a text in the request."""
 
@@ -168,7 +173,7 @@ def _kind_of(field: dict[str, Any]) -> tuple[Kind, bool]:
 
 
 def _help(field: dict[str, Any]) -> str:
-    text = " ".join(field.get("description", "").split())
+    text = _OF_HEADERS.sub("", " ".join(field.get("description", "").split()))
     default = field.get("default")
     if default not in (None, [], {}) and "default" not in text.lower():
         text += f" Default: {default if isinstance(default, str) else json.dumps(default)}."

@@ -198,3 +198,15 @@ def test_administration_says_what_is_wrong(desk: Desk, given: list[str], code: i
     desk.call("keys", "own")  # the installation
     found, out, err = desk.call(*given)
     assert (found, out, message in err) == (code, "", True)
+
+
+@pytest.mark.parametrize("command", [["run", "CDSWAP"], ["attack"], ["measures"], ["frontier"]])
+def test_the_help_of_a_command_speaks_of_no_header(
+    command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Descriptions are those of the API, whose uploads have a Content-Type; files have none."""
+    with pytest.raises(SystemExit):
+        main([*command, "--help"])
+    text = capsys.readouterr().out
+    assert "Content-Type" not in text
+    assert "the character encoding. Default: `utf-8`." in " ".join(text.split())

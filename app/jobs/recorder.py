@@ -22,6 +22,7 @@ from app.job_kinds import kind_of
 from app.jobs.failure_errors import problem_of
 from app.jobs.job_metrics import JobMetrics
 from app.jobs.manifest import signed_manifest
+from app.jobs.reference_writer import warn_of_earlier_writes
 from app.jobs.releases.recording import record_release
 from app.jobs.requests import released_columns, tables_given
 from app.jobs.series import add_wave
@@ -220,6 +221,8 @@ class Recorder:
             unnamed = jobs.unnamed(session, end.released) if end is not None else []
         self.publish([end] if end is not None else [], unnamed)
         if end is not None:
+            if end.state is not State.SUCCEEDED:
+                warn_of_earlier_writes(job, job.attempt - (job.state == State.RUNNING))
             for name, value in (end.values | released_columns(job) | {"state": end.state.value}).items():
                 setattr(job, name, value.value if isinstance(value, StrEnum) else value)
         return end is not None

@@ -167,6 +167,16 @@ def _overwrites(job: Job) -> bool:
     return bool((job.destination_options or {}).get("overwrite"))
 
 
+def warn_of_earlier_writes(job: Job, attempts: int) -> None:
+    """Log that an earlier attempt of a job that has ended without success may have written its destination.
+
+    A service that is killed after the write and before its record leaves a file or an object, which the next
+    attempt would find. ``attempts``: number of those that began and recorded no end.
+    """
+    if attempts > 0 and job.destination_reference is not None:
+        _log.error("job %s has ended without a release, but an earlier attempt %s", job.id, _PERHAPS)
+
+
 async def _end_of(writing: asyncio.Future[Any], stop: _Stop, seconds: float) -> None:
     """Wait for the end of a cancelled write, for a shorter time if its stop is hurried."""
     hurrying = asyncio.ensure_future(stop.hurried.wait())

@@ -8,6 +8,7 @@ from app.callers import Caller
 from app.errors import NotFound
 from app.jobs.failure_errors import rows_gone
 from app.jobs.job_metrics import JobMetrics
+from app.jobs.reference_writer import warn_of_earlier_writes
 from app.jobs.requests import released_columns, tables_given
 from app.jobs.states import State, Step, after, outcome_of
 from app.jobs.stores import Stores
@@ -128,6 +129,7 @@ class JobTransactions:
             unnamed = jobs.unnamed(session, given.values()) if moved else []
         if moved:
             self._job_metrics.count_end(job, ended, values)
+            warn_of_earlier_writes(job, job.attempt)
         self._stores.delete_blobs(unnamed)
         return moved
 

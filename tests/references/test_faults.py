@@ -11,18 +11,26 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+import sqlalchemy as sa
 
 from app.errors import InvalidRequest, ReferenceUnavailable
 from app.formats import CsvStyle, stream_chunks
 from app.formats.csv_output import PLAIN
+from app.jobs.job_metrics import JobMetrics
+from app.jobs.maintenance.takeover import Takeover
+from app.jobs.recorder import Recorder
 from app.jobs.reference_reader import ReferenceReader
 from app.jobs.requests import SendTo
 from app.jobs.service import JobService, NewJob
+from app.jobs.stores import Stores
+from app.jobs.transactions import JobTransactions
 from app.references import ReferenceFault, parse_prefix, parse_reference
 from app.settings import Settings
 from app.store.reference_files import write_file
 from app.store.reference_s3 import write_object
+from app.store.sql import jobs
 from app.store.sql.models import Job
+from app.telemetry.metrics import Metrics
 from providers import PROVIDERS
 from tests.faults.conftest import settings_of
 from tests.faults.replicas import until
@@ -172,6 +180,54 @@ def test_a_job_is_taken_up_again_by_the_next_service(
     assert (ended.state, ended.attempt) == ("succeeded", 2)
     assert not left.exists()
     assert of_file((tmp_path / "out" / "held.csv").read_bytes(), ".csv").num_rows == 400
+
+
+@pytest.mark.parametrize("state", ["running", "queued", "of a dead replica"])
+def test_a_job_that_ends_after_an_attempt_that_may_have_written_is_named(
+    places: tuple[Settings, dict[str, str]], caplog: pytest.LogCaptureFixture, state: str
+) -> None:
+    """A first service that was killed after its write left a release that no entry of the ledger lists."""
+    settings, to = places
+    first = begin(settings)
+    first.gate.trickles = True
+    job = first.start(to["file"])
+    first.close()
+    assert _NOT_LISTED not in caplog.text
+    if state == "running":
+        second = begin(settings)
+        second.gate.trickles = True
+        assert second.gate.reached.wait(PATIENCE)
+        assert second.loop.do(second.jobs.cancel(job.id)).state == "cancelled"
+        second.close()
+    else:
+        loop, stores = Loop(), Stores.open(settings)
+        loop.do(cancel_without_service(stores, job.id, dead=state != "queued"))
+        stores.close()
+        loop.close()
+    named = [line.getMessage() for line in caplog.records if _NOT_LISTED in line.getMessage()]
+    assert [job.id in line for line in named] == [True]
+
+
+_NOT_LISTED = "a release that the ledger does not list"
+
+
+async def cancel_without_service(stores: Stores, job_id: str, dead: bool) -> None:
+    """Cancel a queued job, or one whose replica died while it ran."""
+    metrics = JobMetrics(Metrics("0"), lambda: None)
+    with stores.database.read() as session:
+        row = jobs.find(session, job_id)
+    assert row is not None
+    if not dead:
+        assert JobTransactions(stores, metrics).cancel_queued(row)
+        return
+    with stores.database.write() as session:
+        session.execute(
+            sa.update(Job)
+            .where(Job.id == job_id)
+            .values(state="running", claimed_by="f" * 12, cancel_requested=True)
+        )
+    takeover = Takeover(stores, Recorder(stores, metrics), metrics)
+    assert takeover.run(end_leases=False, tracked=()) == (1, 0)
 
 
 def test_an_attempt_whose_lease_expired_puts_nothing_in_place(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from app.job_kinds import revision_of
 from app.jobs.failure_errors import problem_of
 from app.jobs.job_metrics import JobMetrics
 from app.jobs.recorder import End, Recorder, requeue
+from app.jobs.reference_writer import warn_of_earlier_writes
 from app.jobs.requests import options_of_own_revision, options_of_rerun
 from app.jobs.states import Step
 from app.jobs.stores import Stores
@@ -91,6 +92,8 @@ class Takeover:
             ended = [end for end in ends if end is not None]
             unnamed = jobs.unnamed(session, [blob for end in ended for blob in end.released])
         self._recorder.publish(ended, unnamed)
+        for end in ended:
+            warn_of_earlier_writes(end.job, end.job.attempt)
         for job in (*stalled, *lost):
             self._stores.delete_progress(self._stores.progress_path(job))
         for _ in range(len(stalled) + len(lost) - len(ended)):

@@ -2,6 +2,8 @@
 
 import math
 from collections import Counter, defaultdict
+from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 from providers.params import Suppression
@@ -131,7 +133,25 @@ def merged(rows_of: dict[Cell, list[int]], columns: list[list[float]], cuts: lis
     return list(bins.values())
 
 
-def make_bins(params: MewsParams, names: list[str], columns: list[list[float]]) -> Bins:
+def step(values: list[Any]) -> float:
+    """Difference of adjacent values of a type with more digits than float64: 1, or 10^-scale; else 0."""
+    known = next(value for value in values if value is not None)
+    if isinstance(known, Decimal):
+        exponent = known.as_tuple().exponent
+        assert isinstance(exponent, int)
+        return float(10.0**exponent)
+    return float(isinstance(known, int))
+
+
+def is_coarse(xs: list[float], t: float, difference: float) -> bool:
+    """Whether float64 joins adjacent values, and its own step is above a thousandth of an interval."""
+    ulp = math.ulp(max(map(abs, xs)))
+    return 0 < difference < ulp and ulp > t / 1000
+
+
+def make_bins(
+    params: MewsParams, names: list[str], columns: list[list[float]], steps: Sequence[float] = ()
+) -> Bins:
     """Allocate rows to cells (line 2 of algorithm 2), and merge singletons if the parameters say so."""
     cuts = cuts_of(params, columns)
     rows_of = cells(columns, cuts)
@@ -143,6 +163,8 @@ def make_bins(params: MewsParams, names: list[str], columns: list[list[float]]) 
             bins = merged(rows_of, columns, cuts)
         else:
             events.append("nothing_to_merge_into")
+    coarse = map(is_coarse, columns, [cut[1] for cut in cuts], steps)
+    events += ["coarse_numbers"] * sum(coarse)
     numbers = [[interval(x, cut) for x in (min(xs), max(xs))] for xs, cut in zip(columns, cuts, strict=True)]
     figures = {
         "partition_degree": len(rows_of),
@@ -165,7 +187,7 @@ def swap(table: Table, params: MewsParams, seed: bytes, revision: int) -> BinsOu
     return swap_in_bins(
         table,
         params,
-        lambda names, columns: make_bins(params, names, columns),
+        lambda names, columns: make_bins(params, names, columns, [step(table[name]) for name in names]),
         seed,
         "MEWS",
         revision,

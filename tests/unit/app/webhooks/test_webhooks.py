@@ -234,7 +234,7 @@ def test_names_that_are_resolved_slowly_hold_up_no_other_owner(monkeypatch: pyte
 def test_names_of_several_owners_that_are_not_resolved_hold_up_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As many as are abandoned while a name server is silent for four times the time of an attempt."""
+    """Look-ups that are abandoned while a name server is silent, for four times the time of an attempt."""
     answered = threading.Event()
 
     def look_up(host: str, port: int, **_: Any) -> list[Any]:

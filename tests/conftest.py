@@ -113,7 +113,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def one_ssl_context() -> Iterator[None]:
-    """Let HTTP clients share their SSL context: each one read all certificates of certifi, in 30 ms.
+    """Let HTTP clients share their SSL context: each one read all certificates of certifi, in 30 to 50 ms.
 
     Clients with certificates of their own, or of the environment, make their own context.
     """

@@ -60,7 +60,7 @@ $(VENV)/.tests: | $(VENV)/.development
 tests: $(VENV)/.development $(VENV)/.tests # what `make test` runs next to the checks
 	$(BIN)/python -m pytest --numprocesses=auto --dist=loadscope --no-loadscope-reorder
 
-test-quick: $(VENV)/.development ## run the tests without services, at most 90 seconds with warm caches
+test-quick: $(VENV)/.development ## run the tests without services (minutes)
 	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest --numprocesses=logical --dist=worksteal \
 		-m "not slow and not faults" tests/unit tests/property tests/golden
 

@@ -26,7 +26,7 @@ from app.engine.dask_address import cluster_of
 from app.jobs.stores import HomeInUse, HomeUnusable, lock_home, make_home
 from app.main import create_app
 from app.processes.api_process import ApiProcess
-from app.processes.supervisor import SHORTAGE, SHORTAGES, Supervisor
+from app.processes.supervisor import SHORTAGE_LINE, SHORTAGES, Supervisor
 from app.settings import Settings
 from app.telemetry.logs import set_up_logs
 from app.telemetry.metrics_folder import remove_folder
@@ -90,7 +90,7 @@ class AnnouncingServer(uvicorn.Server):
             loop.default_exception_handler(context)
             return
         if loop.time() - self._short_at > _SHORTAGE_SECONDS:
-            logging.getLogger("rowveil").error(SHORTAGE, error.strerror)
+            logging.getLogger("rowveil").error(SHORTAGE_LINE, error.strerror)
         self._short_at = loop.time()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:

@@ -45,7 +45,7 @@ _ACCEPT_AGAIN_SECONDS = 0.5
 SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 """Error numbers of a system that has no descriptor or memory for a connection."""
 
-SHORTAGE = "connections wait, because none can be accepted: %s"
+SHORTAGE_LINE = "connections wait, because none can be accepted: %s"
 """Line of the log about it, with the system's words."""
 
 
@@ -334,7 +334,7 @@ class Supervisor:
     def _pause(self, shortage: OSError) -> None:
         """Accept nothing for a moment: a connection that cannot be accepted stays ready."""
         if not self._short:
-            _log.error(SHORTAGE, shortage.strerror)
+            _log.error(SHORTAGE_LINE, shortage.strerror)
         self._short = True
         self._accept_at = time.monotonic() + _ACCEPT_AGAIN_SECONDS
         for listener in self._listeners:

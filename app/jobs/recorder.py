@@ -222,6 +222,7 @@ class Recorder:
         self.publish([end] if end is not None else [], unnamed)
         if end is not None:
             if end.state is not State.SUCCEEDED:
+                # The attempt that records its end has written nothing, or has said so itself.
                 warn_of_earlier_writes(job, job.attempt - (job.state == State.RUNNING))
             for name, value in (end.values | released_columns(job) | {"state": end.state.value}).items():
                 setattr(job, name, value.value if isinstance(value, StrEnum) else value)

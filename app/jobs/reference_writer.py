@@ -33,8 +33,7 @@ _ANSWER_SECONDS = 130.0
 """Time that a cancelled write to a bucket gets for the answer to its last request: the object may be there,
 and is then a release. The S3 client waits for 60 seconds, and repeats a request for as long."""
 
-
-_PERHAPS = (
+_PERHAPS_RELEASED = (
     "may have written the destination, which is then a release that the ledger does not list; look at it"
 )
 
@@ -103,9 +102,11 @@ class ReferenceWriter:
                 return failure
         if stop.requested.is_set():
             if not writing.done() and stop.ends_job:
-                _log.error("job %s was cancelled, and the storage has not answered: it %s", job.id, _PERHAPS)
+                _log.error(
+                    "job %s was cancelled, and the storage has not answered: it %s", job.id, _PERHAPS_RELEASED
+                )
             return Failure(CANCELLED, "the job was cancelled")
-        late = "" if writing.done() else f"; the storage has not answered: it {_PERHAPS}"
+        late = "" if writing.done() else f"; the storage has not answered: it {_PERHAPS_RELEASED}"
         return Failure(
             TIME_LIMIT,
             f"writing the destination took longer than {self._time_limit:g} s, and was stopped{late}",
@@ -174,7 +175,7 @@ def warn_of_earlier_writes(job: Job, attempts: int) -> None:
     attempt would find. ``attempts``: number of those that began and recorded no end.
     """
     if attempts > 0 and job.destination_reference is not None:
-        _log.error("job %s has ended without a release, but an earlier attempt %s", job.id, _PERHAPS)
+        _log.error("job %s has ended without a release, but an earlier attempt %s", job.id, _PERHAPS_RELEASED)
 
 
 async def _end_of(writing: asyncio.Future[Any], stop: _Stop, seconds: float) -> None:

@@ -110,6 +110,15 @@ def begin(settings: Settings) -> Sender:
     return Sender(settings, gate, loop, jobs)
 
 
+def interrupted(settings: Settings, to: str) -> Job:
+    """A job that a service has given up at its own end, while the destination was written."""
+    first = begin(settings)
+    first.gate.trickles = True
+    job = first.start(to)
+    first.close()
+    return job
+
+
 @pytest.fixture
 def places(storage: Storage, tmp_path: Path) -> tuple[Settings, dict[str, str]]:
     """The settings of a service, and where it may write."""
@@ -165,10 +174,7 @@ def test_a_job_is_taken_up_again_by_the_next_service(
 ) -> None:
     """The first gives it up at its end; what a killed one would have left does not stand in the way."""
     settings, to = places
-    first = begin(settings)
-    first.gate.trickles = True
-    job = first.start(to["file"])
-    first.close()
+    job = interrupted(settings, to["file"])
     assert nothing_is_left(storage, tmp_path / "out")
     left = tmp_path / "out" / f".{job.id}.1.part"
     left.write_bytes(b"x" * 10**6)  # as a service that was killed leaves it
@@ -188,10 +194,7 @@ def test_a_job_that_ends_after_an_attempt_that_may_have_written_is_named(
 ) -> None:
     """A first service that was killed after its write left a release that no entry of the ledger lists."""
     settings, to = places
-    first = begin(settings)
-    first.gate.trickles = True
-    job = first.start(to["file"])
-    first.close()
+    job = interrupted(settings, to["file"])
     assert _NOT_LISTED not in caplog.text
     if state == "running":
         second = begin(settings)
@@ -349,10 +352,7 @@ def test_a_prefix_that_was_taken_away_fails_the_job(
 ) -> None:
     """The settings that count are those at the writing."""
     settings, to = places
-    first = begin(settings)
-    first.gate.trickles = True
-    job = first.start(to["file"])
-    first.close()
+    job = interrupted(settings, to["file"])
     second = begin(settings.model_copy(update={"destination_prefixes": "*=s3://released"}))
     ended = second.end(job)
     second.close()

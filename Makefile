@@ -9,7 +9,7 @@ INSTALL := $(BIN)/python tools/install.py
 # Processes read modules compiled by earlier ones, which saves a fifth of the time to import the service.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo serve test test-quick tests simulate fuzz lint openapi clients docs pictures site bench papers image-check processor-check load lock audit sbom anonymeter contract clean
+.PHONY: help demo serve test test-quick long-tests tests simulate fuzz lint openapi clients docs pictures site bench papers image-check processor-check load lock audit sbom anonymeter contract clean
 
 help: ## list the targets
 	@grep -hE '^[a-z -]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -60,9 +60,15 @@ $(VENV)/.tests: | $(VENV)/.development
 tests: $(VENV)/.development $(VENV)/.tests # what `make test` runs next to the checks
 	$(BIN)/python -m pytest --numprocesses=auto --dist=loadscope --no-loadscope-reorder
 
-test-quick: $(VENV)/.development ## run the tests without services (minutes)
-	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest --numprocesses=logical --dist=worksteal \
-		-m "not slow and not faults" tests/unit tests/property tests/golden
+# Tests that start no process, in one test process a core.
+WITHOUT_SERVICES = HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest --numprocesses=logical --dist=worksteal \
+	tests/unit tests/property tests/golden
+
+test-quick: $(VENV)/.development ## run the tests that need no service and take less than a tenth of a second each
+	$(WITHOUT_SERVICES) -m "not slow and not faults and not long"
+
+long-tests: $(VENV)/.development ## record the tests that are too long for `make test-quick` (minutes)
+	$(WITHOUT_SERVICES) -m "not slow and not faults" -p tests.long_tests
 
 simulate: $(VENV)/.development ## run 100,000 simulated schedules of a job's life; `make test` runs 4,000 (minutes)
 	SIMULATED_SCHEDULES=100000 $(BIN)/python -m pytest --numprocesses=logical --dist=worksteal \

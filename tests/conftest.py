@@ -20,6 +20,7 @@ from hypothesis import settings
 from app.settings import Settings
 from providers.cores import available_cores
 from tests.issuer import AUDIENCE, Issuer, running_issuer
+from tests.long_tests import is_long
 from tests.order import longest_first
 from tests.own_key import own_key
 from tests.postgres import Postgres, running_postgres
@@ -82,7 +83,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that start processes as slow, and run the longest modules first.
+    """Mark tests that start processes as slow and listed ones as long, and run the longest modules first.
 
     pytest-xdist hands out modules in the order of collection, so that no process runs a long one at the end
     while the others have nothing left to do.
@@ -90,6 +91,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if PROCESSES & set(getattr(item, "fixturenames", ())) or "postgresql" in item.name:
             item.add_marker(pytest.mark.slow)
+        if is_long(item.nodeid):
+            item.add_marker(pytest.mark.long)
     items.sort(key=lambda item: longest_first(item.nodeid.partition("::")[0]))
 
 

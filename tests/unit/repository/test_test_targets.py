@@ -11,6 +11,7 @@ import pytest
 
 from providers import PROVIDERS
 from providers.cores import available_cores
+from tests.long_tests import LIMIT_SECONDS, as_text, chosen, is_long, long_tests
 from tests.order import LONGEST, ROOT, longest_first
 
 
@@ -55,6 +56,7 @@ def test_the_quick_run_has_every_provider_and_starts_no_process(quick: list[str]
         name = identifier.lower()
         assert any(f"[{name}: " in test for test in golden), identifier
         assert any(f"test_{name}" in test for test in twins), identifier
+    assert not [test for test in quick if is_long(test)]
     assert not [test for test in quick if "postgresql" in test]
     for started in ("test_install.py::test_uv_installs", "test_kernel_progress.py::", "test_recorder.py::"):
         assert not [test for test in quick if started in test], started
@@ -85,3 +87,27 @@ def test_the_longest_modules_come_first() -> None:
     assert [module for module in LONGEST if not (ROOT / module).is_file()] == []
     others = ["tests/api/test_http.py", "tests/unit/app/test_settings.py"]
     assert sorted([*others, *reversed(LONGEST)], key=longest_first) == [*LONGEST, *others]
+
+
+def test_every_long_test_exists() -> None:
+    """A test that was renamed or removed leaves the list with it."""
+    for entry in long_tests():
+        module, *_, name = entry.split("::")
+        function = name.partition("[")[0]
+        source = (ROOT / module).read_text(encoding="utf-8")
+        assert f"def {function}(" in source, f"{entry}: run `make long-tests`"
+
+
+def test_long_tests_are_chosen_by_their_seconds() -> None:
+    """A function is an entry if all of its tests are long; comparisons with a naive twin are none."""
+    seconds = {
+        "tests/unit/test_a.py::test_all[1]": LIMIT_SECONDS,
+        "tests/unit/test_a.py::test_all[2]": LIMIT_SECONDS * 2,
+        "tests/unit/test_a.py::test_some[a::b]": LIMIT_SECONDS,
+        "tests/unit/test_a.py::test_some[c]": LIMIT_SECONDS / 2,
+        "tests/unit/test_b.py::TestClass::test_quick": 0.0,
+        "tests/property/test_rwn.py::test_rwn": LIMIT_SECONDS * 2,
+    }
+    entries = chosen(seconds)
+    assert entries == ["tests/unit/test_a.py::test_all", "tests/unit/test_a.py::test_some[a::b]"]
+    assert as_text(entries) == "tests/unit/test_a.py\n    test_all\n    test_some[a::b]\n"

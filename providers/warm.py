@@ -236,7 +236,12 @@ def _warm_sketches(table: pa.Table) -> None:
 
 def _warm_measures(table: pa.Table) -> None:
     """Take the measures that are compiled: those by distances, the samples, and the forests."""
-    options = MeasureOptions(only=("pscr", "dcr", "query_error", "prediction"), target="plain", sample=500)
+    options = MeasureOptions(
+        only=("pscr", "dcr", "query_error", "range_averages", "prediction"),
+        target="plain",
+        query_fields=("plain", "wide", "class", "string"),
+        sample=500,
+    )
     release = Release(table, table, perturb=lambda training, _: training)
     assess(release, options, Stream(bytes(32), "measures", 1), pictures=False)
 

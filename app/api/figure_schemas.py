@@ -507,6 +507,7 @@ class Measures(ResponseModel):
     pscr: measure_schemas.OwnRowClosest | SkipJsonSchema[None] = None
     dcr: measure_schemas.DistanceToClosest | SkipJsonSchema[None] = None
     interval_sd: measure_schemas.IntervalBySd | SkipJsonSchema[None] = None
+    interval_ranks: measure_schemas.IntervalByRanks | SkipJsonSchema[None] = None
     interval_rmd: measure_schemas.IntervalByRobustDistance | SkipJsonSchema[None] = None
     record_linkage: measure_schemas.RecordLinkage | SkipJsonSchema[None] = None
     outlier_exposure: measure_schemas.OutlierExposure | SkipJsonSchema[None] = None
@@ -520,11 +521,13 @@ class Measures(ResponseModel):
     association: measure_schemas.AssociationChange | SkipJsonSchema[None] = None
     il2: measure_schemas.ComponentChange | SkipJsonSchema[None] = None
     il3: measure_schemas.CoefficientChange | SkipJsonSchema[None] = None
+    regression: measure_schemas.Regression | SkipJsonSchema[None] = None
     r_squared: measure_schemas.ExplainedVariance | SkipJsonSchema[None] = None
     total_correlation: measure_schemas.TotalCorrelation | SkipJsonSchema[None] = None
     distortion: measure_schemas.Distortion | SkipJsonSchema[None] = None
     clustering_error: measure_schemas.ClusteringError | SkipJsonSchema[None] = None
     query_error: measure_schemas.QueryError | SkipJsonSchema[None] = None
+    range_averages: measure_schemas.RangeAverages | SkipJsonSchema[None] = None
     prediction: measure_schemas.Prediction | SkipJsonSchema[None] = None
     relations_kept: measure_schemas.RelationsKept | SkipJsonSchema[None] = None
     weighted_marginals: survey_schemas.WeightedMarginals | SkipJsonSchema[None] = None

@@ -235,6 +235,14 @@ class OwnRowClosest(MeasureFigure):
     """Present if a sample of rows was measured."""
 
 
+class DistancesOnRanks(ResponseModel):
+    """Distances from each source row to the closest released row, on the ranks of the numbers."""
+
+    mean: float
+    p05: float
+    """Percentile 5."""
+
+
 class DistancesToRelease(ResponseModel):
     """Distances from each source row to the closest released row."""
 
@@ -245,6 +253,15 @@ class DistancesToRelease(ResponseModel):
     """Share of rows at distance 0."""
     raw_mean: float | SkipJsonSchema[None] = None
     """Mean in the fields' own units; absent without complete rows of numbers."""
+    ranks: DistancesOnRanks | SkipJsonSchema[None] = None
+    """Distances on ranks in place of numbers; absent without numbers, and from older reports."""
+
+
+class DistanceOnRanksIntervals(ResponseModel):
+    """Intervals of the distances on ranks."""
+
+    mean: Interval
+    p05: Interval
 
 
 class DistanceIntervals(ResponseModel):
@@ -254,6 +271,7 @@ class DistanceIntervals(ResponseModel):
     p05: Interval | SkipJsonSchema[None] = None
     at_zero: Interval | SkipJsonSchema[None] = None
     raw_mean: Interval | SkipJsonSchema[None] = None
+    ranks: DistanceOnRanksIntervals | SkipJsonSchema[None] = None
 
 
 class DistanceToClosest(MeasureFigure):
@@ -287,6 +305,19 @@ class IntervalBySd(MeasureFigure):
     """Interval disclosure by standard deviation."""
 
     value: IntervalShares
+
+
+class RankIntervalShares(IntervalShare):
+    """Shares by intervals of a tenth of the ranks on either side."""
+
+    narrow: IntervalShare
+    """Shares by intervals of a hundredth of the ranks on either side."""
+
+
+class IntervalByRanks(MeasureFigure):
+    """Interval disclosure by ranks."""
+
+    value: RankIntervalShares
 
 
 class RobustIntervalShares(ResponseModel):
@@ -494,6 +525,13 @@ class AssociationChange(MeasureFigure):
     value: AssociationChanges
 
 
+class VarianceShare(BeforeAndAfter):
+    """Share of the variance of the standardised fields that a principal component has."""
+
+    component: int
+    """Number of the component, from 1 on."""
+
+
 class ComponentChanges(ResponseModel):
     """Mean changes of loadings."""
 
@@ -501,12 +539,45 @@ class ComponentChanges(ResponseModel):
     """First component."""
     pc2: float
     """Second component."""
+    variance_shares: list[VarianceShare] = Field(default=[])
+    """Shares of all components, in descending order; empty in older reports."""
 
 
 class ComponentChange(MeasureFigure):
     """Change of the first two principal components."""
 
     value: ComponentChanges
+
+
+class RegressionCoefficient(BeforeAndAfter):
+    """Coefficient of a regression, with its standard errors."""
+
+    term: str
+    change: float
+    before_error: float
+    after_error: float
+    change_in_errors: float | SkipJsonSchema[None] = None
+    """Change in standard errors of the source."""
+    overlap: float | SkipJsonSchema[None] = None
+    """Mean share of the two 95 % intervals that they have in common."""
+
+
+class RegressionChanges(ResponseModel):
+    """Changes of a regression."""
+
+    change_in_errors: float
+    """Mean absolute change in standard errors of the source."""
+    overlap: float
+    """Mean overlap of the 95 % intervals."""
+    coefficients: list[RegressionCoefficient]
+    not_defined: list[str] = Field(default=[])
+    """Terms that depend on others."""
+
+
+class Regression(MeasureFigure):
+    """Change of the coefficients of the regression of the target."""
+
+    value: RegressionChanges
 
 
 class CoefficientChange(MeasureFigure):
@@ -571,13 +642,27 @@ class QueryErrorIntervals(ResponseModel):
     q75: Interval
 
 
-class QueryError(MeasureFigure):
-    """Relative error of random queries on the release."""
+class RangeAverages(MeasureFigure):
+    """Relative error of averages over random ranges."""
 
     value: QueryErrors
     interval: QueryErrorIntervals
     queries: int | SkipJsonSchema[None] = None
     """Number of queries that have an answer other than 0; absent in reports of earlier versions."""
+
+
+class AggregateQueryErrors(QueryErrors):
+    """Relative errors of random instances of three queries, of all and of each."""
+
+    by_field: dict[str, QueryErrors] = Field(default={})
+    """Averaged field -> errors of its query. Empty in reports of earlier versions, in which `query_error` is
+    what `range_averages` is now."""
+
+
+class QueryError(RangeAverages):
+    """Relative error of averages under two thresholds and a set of categories."""
+
+    value: AggregateQueryErrors
 
 
 class PredictionScores(ResponseModel):

@@ -1,6 +1,6 @@
 """Measures of a report, and a provider's own figures, as the page shows them."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -127,9 +127,21 @@ def _intervals(interval: Mapping[str, Any], key: str, shown: Callable[[Any], str
     if "low" in interval:
         return [("95 % interval", f"{shown(interval['low'])} to {shown(interval['high'])}")]
     return [
-        (f"{words_of(str(part), key)}, 95 % interval", f"{shown(bounds['low'])} to {shown(bounds['high'])}")
-        for part, bounds in interval.items()
+        (f"{', '.join(words)}, 95 % interval", f"{shown(bounds['low'])} to {shown(bounds['high'])}")
+        for words, bounds in _intervals_within(interval, key, ())
     ]
+
+
+def _intervals_within(
+    interval: Mapping[str, Any], key: str, path: tuple[str, ...]
+) -> Iterator[tuple[list[str], Mapping[str, Any]]]:
+    """Yield the words for each part that has an interval, and its limits."""
+    for part, bounds in interval.items():
+        inner = (*path, str(part))
+        if "low" in bounds:
+            yield [words_of(name, key, ".".join(inner[:place])) for place, name in enumerate(inner)], bounds
+        else:
+            yield from _intervals_within(bounds, key, inner)
 
 
 def own_figures(

@@ -74,6 +74,11 @@ MEANINGS: Mapping[str, Meaning] = MappingProxyType(
             "Share of the rows whose numbers are published close to the true ones.",
             "Change more of the numbers, or exchange values between less similar rows.",
         ),
+        "interval_ranks": Meaning(
+            "risk",
+            "Share of the rows whose numbers are published among the true one's neighbours in their order.",
+            "Change more of the numbers, or exchange values between less similar rows.",
+        ),
         "interval_rmd": Meaning(
             "risk",
             "Share of the rows with a number published very close to the true one; outliers count more.",
@@ -133,6 +138,11 @@ MEANINGS: Mapping[str, Meaning] = MappingProxyType(
             "How much the coefficients change of a linear model that explains the target.",
             _GENTLER,
         ),
+        "regression": Meaning(
+            "utility",
+            "How much the coefficients of a model of the target change, next to their standard errors.",
+            _GENTLER,
+        ),
         "r_squared": Meaning(
             "utility", "How well the other fields still explain the target in a linear model.", _GENTLER
         ),
@@ -150,6 +160,11 @@ MEANINGS: Mapping[str, Meaning] = MappingProxyType(
             _GENTLER,
         ),
         "query_error": Meaning(
+            "utility",
+            "How far averages of a field, over rows that meet conditions on others, are from the true ones.",
+            _TOGETHER,
+        ),
+        "range_averages": Meaning(
             "utility",
             "How far averages of a field over ranges of another one are from the true ones.",
             _TOGETHER,

@@ -15,8 +15,11 @@ from providers.provider import Provider
 from providers.randomness.chacha20 import Stream
 from providers.results import SwapResult
 
-MEASURES_REVISION = 10
-"""Revision of the measures; raised when a change alters a value for a given seed."""
+FIGURES_REVISION = 10
+"""Revision of the values of the measures; raised when a change alters one for a given seed."""
+
+MEASURES_REVISION = FIGURES_REVISION + 1
+"""Revision of the reports of measures; raised also when measures are added."""
 
 _DRAWS_REVISION = 3
 """Revision of their random draws, which change less often."""

@@ -17,7 +17,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from providers.errors import ParameterError
 from providers.measures.assessment import MeasureOptions
-from providers.measures.run_figures import MEASURES_REVISION, measures_stream, release_of_run
+from providers.measures.run_figures import FIGURES_REVISION, measures_stream, release_of_run
 from providers.params import Params, StrictModel
 from providers.progress import Progress, sub_progress
 from providers.provider import Provider
@@ -40,7 +40,7 @@ from providers.swapping.guarantee import point_guarantee
 
 MOST_CANDIDATES = 100
 
-CHOICE_REVISION = f"7.{MEASURES_REVISION}"
+CHOICE_REVISION = f"7.{FIGURES_REVISION}"
 """Revision of the choice and of its measures. It changes when another candidate may be kept for a given seed;
 a job whose candidate was chosen by another revision is not rerun."""
 

@@ -180,7 +180,7 @@ UTILITIES: Mapping[str, str] = MappingProxyType(
         "marginals": "marginals.mean_distance",
         "correlations": "delta_rho.ranks.mean",
         "model": "prediction.destination",
-        "queries": "query_error.bounded",
+        "queries": "range_averages.bounded",
     }
 )
 """Use of a release -> figure of utility that measures it."""
@@ -230,6 +230,8 @@ def named_figure(name: str, options: MeasureOptions, pointer: str) -> Figure:
         There is no such figure, or it cannot be taken with these options.
     """
     full = UTILITIES.get(name, name)
+    if not options.query_fields:
+        full = _of_range_averages(full)
     if name in MEASURES and full not in FIGURES:
         full = f"{name}.{MEASURES[name].parts[0].path}"
     if full not in FIGURES:
@@ -241,6 +243,15 @@ def named_figure(name: str, options: MeasureOptions, pointer: str) -> Figure:
     if missing:
         raise ParameterError(f"'{full}' needs 'measures.{missing[0]}', which is not given", pointer)
     return figure
+
+
+def _of_range_averages(name: str) -> str:
+    """Return the name of a figure of `range_averages`, whose key was `query_error` in earlier versions.
+
+    Jobs of these versions, which name no fields of queries, keep their candidates in a rerun.
+    """
+    key, _, path = name.partition(".")
+    return f"range_averages.{path or 'bounded'}" if key == "query_error" else name
 
 
 _OF_REPORTS_ALONE = ("only",)

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv
 
-from providers.measures.shared.linear_model import Regression
+from providers.measures.models.linear_model import Regression
 from tests.naive.measures import regression
 
 Float64Array = npt.NDArray[np.float64]

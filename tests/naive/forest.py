@@ -1,6 +1,6 @@
 """Random forest on binned fields, tree by tree and split by split, in plain Python.
 
-Breiman 2001 and Liaw and Wiener 2002, with the intervals and draws of `providers.measures.shared.forest`.
+Breiman 2001 and Liaw and Wiener 2002, with the intervals and draws of `providers.measures.models.forest`.
 """
 
 import dataclasses

@@ -8,11 +8,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from providers.measures.models.linear_model import Regression, regress
 from providers.measures.risk.dcr import dcr as dcr_of
-from providers.measures.risk.interval_sd import IntervalDisclosure, deviation
+from providers.measures.risk.interval_sd import deviation
 from providers.measures.shared.block_sums import correlations
 from providers.measures.shared.entropy import bin_count
-from providers.measures.shared.linear_model import Regression, regress
+from providers.measures.shared.interval_disclosure import IntervalDisclosure
 from providers.measures.shared.record_distance import share_linked
 from providers.measures.utility import total_correlation as measure
 from providers.measures.utility.delta_rho import change_of_correlations

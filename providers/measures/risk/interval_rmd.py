@@ -6,12 +6,12 @@ from typing import NamedTuple
 import numpy as np
 
 from providers.arrays import Float64Array
+from providers.measures.models.fast_mcd import SUBSET
+from providers.measures.models.robust_covariance import RobustFit, independent_fields, robust_covariance
 from providers.measures.shared.comparison import Comparison
-from providers.measures.shared.fast_mcd import SUBSET
 from providers.measures.shared.finding import BEYOND_FLOAT64, Finding, NotApplicable
 from providers.measures.shared.measure import Measure, Part
 from providers.measures.shared.repeats import share_interval
-from providers.measures.shared.robust_covariance import RobustFit, independent_fields, robust_covariance
 from providers.measures.shared.sampling import uniforms
 from providers.randomness.chacha20 import Stream
 

@@ -5,7 +5,6 @@ scale, from the quartiles, does not depend on it.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from providers.arrays import Float64Array
 from providers.measures.shared.columns import Column
 from providers.measures.shared.comparison import Comparison
 from providers.measures.shared.finding import BEYOND_FLOAT64, Finding, NotApplicable
+from providers.measures.shared.interval_disclosure import IntervalDisclosure
 from providers.measures.shared.measure import Measure, Part
 
 _WIDE, _NARROW = 1.0, 0.05
@@ -20,43 +20,6 @@ _WIDE, _NARROW = 1.0, 0.05
 
 _SPANS = ((0.25, 1.349), (0.05, 3.290))
 """Lower share of a range of quantiles, and its width in standard deviations of a normal distribution."""
-
-
-class IntervalDisclosure:
-    """Share of rows of which every value is near the released one, and the same share field by field.
-
-    Fields are added one by one. A value that is missing in the source has nothing to disclose and is not
-    counted; a value that is missing only in the release is not near.
-
-    Parameters
-    ----------
-    rows : int
-    """
-
-    def __init__(self, rows: int) -> None:
-        self.by_field: list[float] = []
-        self._near = np.ones(rows, np.bool_)
-        self._known = np.zeros(rows, np.bool_)
-
-    def add(self, source: Float64Array, destination: Float64Array, width: float) -> None:
-        """Count one field: its numbers before and after, NaN where missing, shape (rows,).
-
-        Parameters
-        ----------
-        source, destination : ndarray of float64, shape (rows,)
-        width : float
-            Half the width of an interval.
-        """
-        known = ~np.isnan(source)
-        near = np.abs(source - destination) <= width
-        self.by_field.append(float(near[known].mean()) if known.any() else 0.0)
-        self._near &= near | ~known
-        self._known |= known
-
-    @property
-    def share(self) -> float:
-        """Share of the rows that have a value."""
-        return float(self._near[self._known].mean()) if self._known.any() else 0.0
 
 
 def deviation(numbers: Float64Array) -> float:
@@ -152,13 +115,8 @@ def _find(comparison: Comparison) -> Finding:
         robust.add(before, after, _NARROW * robust_scale(comparison.columns[name].numbers("source")))
     if not fields:
         raise NotApplicable("no field of numbers has a value in the source")
-    further = {"narrow": _value(narrow, fields), "robust": _value(robust, fields)}
-    return Finding(_value(wide, fields) | further, fields)
-
-
-def _value(disclosure: IntervalDisclosure, fields: list[str]) -> dict[str, Any]:
-    by_field = dict(zip(fields, disclosure.by_field, strict=True))
-    return {"share": disclosure.share, "by_field": by_field}
+    further = {"narrow": narrow.value(fields), "robust": robust.value(fields)}
+    return Finding(wide.value(fields) | further, fields)
 
 
 _NARROW_WORDS = "with a twentieth of the width"

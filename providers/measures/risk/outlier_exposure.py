@@ -4,11 +4,11 @@ from typing import Any
 
 import numpy as np
 
+from providers.measures.models.linear_model import Regression
+from providers.measures.models.target_regression import target_regressions
 from providers.measures.shared.comparison import Comparison
 from providers.measures.shared.finding import Finding, NotApplicable
-from providers.measures.shared.linear_model import Regression
 from providers.measures.shared.measure import Measure, Part
-from providers.measures.shared.target_regression import target_regressions
 
 
 def outlier_exposure(source: Regression, destination: Regression) -> dict[str, Any]:

@@ -59,8 +59,14 @@ class MeasureOptions(StrictModel):
     known_fields: tuple[str, ...] = Field(default=(), examples=[["age", "income"]])
     """Fields that the intruder of `record_linkage` knows of a person. Default: `key_fields`."""
     target: str | SkipJsonSchema[None] = Field(default=None, examples=["income"])
-    """Field that the others explain, for `outlier_exposure`, `il3`, `r_squared` and `prediction`. These are
-    left out without it."""
+    """Field that the others explain, for `outlier_exposure`, `il3`, `regression`, `r_squared` and
+    `prediction`. These are left out without it."""
+    term_fields: tuple[str, ...] = Field(default=(), examples=[["sex"]])
+    """Fields whose coefficients `regression` compares; all other fields stay in the model. Default: all."""
+    query_fields: tuple[str, ...] = Field(default=(), examples=[["age", "income", "education", "occupation"]])
+    """Three fields of numbers and one category, in this order, for `query_error`. Its queries average one of
+    the numbers over the rows in which the other two exceed thresholds and the category is in a set.
+    [4 names]"""
     only: tuple[str, ...] = Field(default=(), examples=[["dcr", "delta_rho"]])
     """Keys of the measures to take. Default: all."""
     sample: Annotated[int, Field(ge=2, le=MOST_ROWS)] = 10_000
@@ -100,6 +106,8 @@ def check_options(
         "known_fields",
         "sensitive_fields",
         "domain_fields",
+        "term_fields",
+        "query_fields",
     ):
         named: set[str] = set()
         for index, name in enumerate(getattr(options, parameter)):
@@ -110,9 +118,7 @@ def check_options(
             named.add(name)
             source, other = both[name]
             reason = (
-                not_measurable(source, other, name in categorical_fields)
-                if parameter in ("fields", "known_fields", "sensitive_fields", "domain_fields")
-                else None
+                not_measurable(source, other, name in categorical_fields) if parameter in _MEASURED else None
             )
             if reason is not None:
                 raise ParameterError(f"field '{name}' cannot be measured: {reason}", pointer)
@@ -138,6 +144,7 @@ def check_options(
                 f"{_POINTER}/sensitive_fields/{index}",
             )
     _check_roles(options)
+    _check_queries(options, both)
     _check_design(options, both)
     if options.target is not None:
         pointer = f"{_POINTER}/target"
@@ -169,6 +176,38 @@ def _check_roles(options: MeasureOptions) -> None:
                     f"{_POINTER}/{role}/{index}",
                 )
 
+
+def _check_queries(options: MeasureOptions, both: Mapping[str, tuple[pa.Field, pa.Field]]) -> None:
+    """Raise ParameterError unless the fields of queries are none, or three numbers and a category."""
+    names = options.query_fields
+    pointer = f"{_POINTER}/query_fields"
+    if names and len(names) != _QUERY_NUMBERS + 1:
+        raise ParameterError(
+            f"'query_fields' needs three fields of numbers and one category, in this order: {len(names)} are "
+            "given",
+            pointer,
+        )
+    for index, name in enumerate(names):
+        is_number = all(kind_of(field.type) == "number" for field in both[name])
+        counts_as_number = is_number and name not in options.categorical_fields
+        if index < _QUERY_NUMBERS and not counts_as_number:
+            raise ParameterError(
+                f"field '{name}' is no number; the first three of 'query_fields' are averaged",
+                f"{pointer}/{index}",
+            )
+        if index == _QUERY_NUMBERS and counts_as_number:
+            raise ParameterError(
+                f"field '{name}' is a number; the last of 'query_fields' is a category: name it in "
+                "'categorical_fields' if its numbers are codes",
+                f"{pointer}/{index}",
+            )
+
+
+_QUERY_NUMBERS = 3
+"""Fields of numbers of the queries, before the category."""
+
+_MEASURED = ("fields", "known_fields", "sensitive_fields", "domain_fields", "term_fields", "query_fields")
+"""Options that name fields whose values are measured."""
 
 _NAMING = ("fields", "key_fields", "known_fields", "sensitive_fields")
 

@@ -53,7 +53,15 @@ def _find(comparison: Comparison) -> Finding:
         raise NotApplicable("fewer than two fields of numbers vary in the source")
     kept = np.ix_(varying, varying)
     first, second = change_of_components(before[kept], after[kept])
-    return Finding({"pc1": first, "pc2": second}, [comparison.numeric[index] for index in varying])
+    shares = zip(components(before[kept])[1].tolist(), components(after[kept])[1].tolist(), strict=True)
+    value = {
+        "pc1": first,
+        "pc2": second,
+        "variance_shares": [
+            {"component": number, "before": one, "after": two} for number, (one, two) in enumerate(shares, 1)
+        ],
+    }
+    return Finding(value, [comparison.numeric[index] for index in varying])
 
 
 MEASURE = Measure(
@@ -62,11 +70,16 @@ MEASURE = Measure(
     concerns="utility",
     goal="low",
     range="0 to 2",
-    formula="mean over the fields of |loading in Y - in X|, for the first two components, signs aligned",
-    source="Perry, Matloff and Tendick 2024, 9.4",
+    formula="mean over the fields of |loading in Y - in X|, for the first two components, signs aligned; "
+    "variance_shares: each component's share of the variance of the standardised fields, in descending order",
+    source="Perry, Matloff and Tendick 2024, 9.4; variance shares: 9.3.2, figure 6",
     cost="O(n) for each pair of fields",
     find=_find,
     extremes=Extremes("squares"),
     parts=(Part("pc1"), Part("pc2")),
-    words={"pc1": "first component", "pc2": "second component"},
+    words={
+        "pc1": "first component",
+        "pc2": "second component",
+        "variance_shares": "shares of the variance, by component",
+    },
 )

@@ -2,11 +2,11 @@
 
 import numpy as np
 
+from providers.measures.models.linear_model import Regression
+from providers.measures.models.target_regression import target_regressions
 from providers.measures.shared.comparison import Comparison
 from providers.measures.shared.finding import Finding, NotApplicable
-from providers.measures.shared.linear_model import Regression
 from providers.measures.shared.measure import Extremes, Measure
-from providers.measures.shared.target_regression import target_regressions
 
 
 def il3(source: Regression, destination: Regression) -> float:

@@ -9,14 +9,14 @@ import pyarrow as pa
 
 from providers.arrays import Float64Array, Int64Array
 from providers.errors import ProviderError
+from providers.measures.models.forest import MOST_DRAWN, forest_predictions
+from providers.measures.models.target_regression import explaining_fields
 from providers.measures.shared.columns import SIDES, Column, Side
 from providers.measures.shared.comparison import Comparison, Release
 from providers.measures.shared.finding import BEYOND_FLOAT64, Finding, NotApplicable
-from providers.measures.shared.forest import MOST_DRAWN, forest_predictions
 from providers.measures.shared.measure import Extremes, Measure, Part
 from providers.measures.shared.repeats import DRAWS, intervals, mean_of_draws
 from providers.measures.shared.sampling import uniforms
-from providers.measures.shared.target_regression import explaining_fields
 from providers.randomness.chacha20 import Stream
 from providers.tables.columns import take_rows
 

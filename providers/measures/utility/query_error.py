@@ -1,164 +1,117 @@
-"""Error of range queries: the mean of one field over the rows with another field in a range."""
+"""Error of aggregate queries: averages of a field over rows beyond two thresholds, in some categories."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
-from providers.arrays import Float64Array
+from providers.arrays import Float64Array, Int64Array
+from providers.measures.shared.aggregate_queries import Instances, averages, drawn_instances
+from providers.measures.shared.columns import Side
 from providers.measures.shared.comparison import Comparison
-from providers.measures.shared.finding import BEYOND_FLOAT64, Finding, NotApplicable
-from providers.measures.shared.measure import Measure, Part
-from providers.measures.shared.repeats import mean_interval, quantile_interval
+from providers.measures.shared.finding import Finding, NotApplicable
+from providers.measures.shared.measure import Measure
+from providers.measures.shared.query_errors import (
+    ERROR_PARTS,
+    errors_of_answers,
+    intervals_of_errors,
+    relative_errors,
+)
 from providers.measures.shared.sampling import uniforms
 
-_BATCHES, _BATCH = 10, 100
-"""Batches of random queries, and queries of each: every batch has its own random numbers."""
-QUERIES = _BATCHES * _BATCH
-"""Number of random queries."""
-_QUARTILES = {"q25": 0.25, "median": 0.5, "q75": 0.75}
-_NARROWEST, _WIDEST = 0.05, 0.5
-"""Least and greatest share of the source's rows in the range of a query."""
+INSTANCES = 2000
+"""Random instances of each query."""
 
-
-class RangeAverages:
-    """Averages of fields over ranges of one field, by prefix sums in the order of that field."""
-
-    def __init__(self, range_field: Float64Array) -> None:
-        present = ~np.isnan(range_field)
-        self._order = np.flatnonzero(present)[np.argsort(range_field[present], kind="stable")]
-        self._sorted = range_field[self._order]
-
-    def range_at(self, start: float, width: float) -> tuple[float, float] | None:
-        """Return the range that holds the share `width` of the rows; None if the field has no number.
-
-        Its first row has the rank start * (1 - width), as a share of the rows.
-        """
-        if not len(self._sorted):
-            return None
-        last = len(self._sorted) - 1
-        first_rank = start * (1 - width)
-        low, high = int(first_rank * last), min(last, int((first_rank + width) * last))
-        return float(self._sorted[low]), float(self._sorted[high])
-
-    def averages(self, field: Float64Array, ranges: list[tuple[float, float]]) -> Float64Array:
-        """Return the field's mean over the rows in each closed range; NaN if no row has a value.
-
-        Raises NotApplicable if the sum of the field is too large for float64.
-        """
-        values = field[self._order]
-        present = ~np.isnan(values)
-        with np.errstate(over="ignore", invalid="ignore"):
-            sums = np.concatenate([[0.0], np.cumsum(np.where(present, values, 0.0))])
-        if not np.isfinite(sums[-1]):
-            raise NotApplicable(BEYOND_FLOAT64)
-        counts = np.concatenate([[0], np.cumsum(present)])
-        low = np.searchsorted(self._sorted, [low for low, _ in ranges], side="left")
-        high = np.searchsorted(self._sorted, [high for _, high in ranges], side="right")
-        with np.errstate(all="ignore"):
-            averages: Float64Array = (sums[high] - sums[low]) / (counts[high] - counts[low])
-        return averages
-
-
-def relative_errors(source: Float64Array, destination: Float64Array) -> Float64Array:
-    """|b - a| / |a| for each query whose answer a in the source is neither 0 nor missing.
-
-    If the destination has no answer b, the error is 1.
-    """
-    asked = ~np.isnan(source) & (source != 0)
-    errors = np.abs(destination[asked] - source[asked]) / np.abs(source[asked])
-    return np.where(np.isnan(errors), 1.0, errors)
-
-
-def bounded(errors: Float64Array) -> Float64Array:
-    """Return the errors with 1 for larger ones: such an answer is worth no more than none."""
-    return np.minimum(errors, 1.0)
-
-
-def query_error(errors: Float64Array) -> dict[str, float]:
-    """Means and quartiles of the errors. Raises NotApplicable if there is none."""
-    if not len(errors):
-        raise NotApplicable("no query has an answer other than 0 in the source")
-    quartiles = np.quantile(errors, list(_QUARTILES.values())).tolist()
-    means = {"bounded": float(bounded(errors).mean()), "mean": float(errors.mean())}
-    return means | dict(zip(_QUARTILES, quartiles, strict=True))
-
-
-def drawn_queries(numbers: Float64Array, fields: int) -> list[tuple[int, int, float, float]]:
-    """Build queries (range field, averaged field, start, width) from uniform numbers; shape (queries, 4)."""
-    queries = []
-    for one, two, start, width in numbers:
-        range_field = int(one * fields)
-        other = int(two * (fields - 1))
-        averaged = other + (other >= range_field)  # any field but the range field
-        queries.append(
-            (range_field, averaged, float(start), _NARROWEST + float(width) * (_WIDEST - _NARROWEST))
-        )
-    return queries
+_MOST_CATEGORIES = 1000
+"""Most categories of the fourth field; the sums of each are in memory for all thresholds."""
 
 
 def _find(comparison: Comparison) -> Finding:
-    """Take the errors of all queries, with intervals for the choice of queries.
-
-    The mean has no interval. Its terms are divided by the true averages, so that one query whose true average
-    is near 0 decides it; no interval of 1,000 queries covers the mean of all possible ones. The mean of the
-    bounded errors has one, and the median is 0 if a run changes few fields: the former ranks runs.
-    """
-    fields = [name for name in comparison.numeric if comparison.columns[name].kind == "number"]
-    if len(fields) < 2:
-        raise NotApplicable("it needs two fields of numbers or more")
+    """Take the errors of the three queries, and of all of them together."""
+    named = comparison.options.query_fields
+    if not named:
+        raise NotApplicable("name three fields of numbers and a category in 'query_fields'")
+    *numbers, category = named
+    for name in named:
+        if name not in comparison.columns:
+            raise NotApplicable(f"'{name}' is not measured: {comparison.left_out.get(name, 'unknown')}")
     comparison.need_rows()
-    purposes = [f"query_error/{batch}" for batch in range(_BATCHES)]
-    numbers = [uniforms(4 * _BATCH, comparison.stream, purpose).reshape(-1, 4) for purpose in purposes]
-    queries = drawn_queries(np.concatenate(numbers), len(fields))
-    errors = relative_errors(*_answers(comparison, fields, queries))
-    value = query_error(errors)
-    interval = {name: quantile_interval(errors, share) for name, share in _QUARTILES.items()}
-    if len(errors) > 1:
-        interval["bounded"] = mean_interval(bounded(errors))
-    return Finding(value, fields, notes={"queries": len(errors), "interval": interval})
+    domain = _categories(comparison, category)
+    errors: dict[str, Float64Array] = {}
+    for query, average in enumerate(numbers):
+        comparison.progress(query / len(numbers), "asking queries")
+        others = [name for name in numbers if name != average]
+        drawn = uniforms(INSTANCES * (3 + len(domain)), comparison.stream, f"aggregate queries/{query}")
+        domains = [_domain(comparison.columns[name].numbers("source"), name) for name in others]
+        asked = drawn_instances(drawn.reshape(INSTANCES, -1), domains, len(domain))
+        before, after = (
+            _answers(comparison, side, average, others, category, domain, asked)
+            for side in ("source", "destination")
+        )
+        errors[average] = relative_errors(before, after)
+    every = np.concatenate(list(errors.values()))
+    by_field = {name: errors_of_answers(found) for name, found in errors.items() if len(found)}
+    notes = {"queries": len(every), "interval": intervals_of_errors(every) if len(every) else {}}
+    return Finding({**errors_of_answers(every), "by_field": by_field}, list(named), notes=notes)
+
+
+def _categories(comparison: Comparison, name: str) -> Int64Array:
+    """Return the codes of the categories that the source has, without null."""
+    column = comparison.columns[name]
+    codes = np.delete(column.codes("source"), column.missing("source"))
+    found: Int64Array = np.unique(codes).astype(np.int64)
+    if not len(found):
+        raise NotApplicable(f"'{name}' is empty in the source")
+    if len(found) > _MOST_CATEGORIES:
+        raise NotApplicable(f"'{name}' has more than {_MOST_CATEGORIES:,} categories: name a coarser field")
+    return found
+
+
+def _domain(numbers: Float64Array, name: str) -> tuple[float, float]:
+    """Return the least and the greatest number of the source."""
+    present = numbers[~np.isnan(numbers)]
+    if not len(present):
+        raise NotApplicable(f"'{name}' has no number in the source")
+    return float(present.min()), float(present.max())
 
 
 def _answers(
-    comparison: Comparison, fields: list[str], queries: list[tuple[int, int, float, float]]
-) -> tuple[Float64Array, Float64Array]:
-    """Answer each query in the source and in the destination; NaN if a table has no answer."""
-    before, after = np.full(len(queries), np.nan), np.full(len(queries), np.nan)
-    for done, range_field in enumerate(sorted({query[0] for query in queries})):
-        comparison.progress(done / len(fields), "asking queries")
-        column = comparison.columns[fields[range_field]]
-        source = RangeAverages(column.numbers("source"))
-        destination = RangeAverages(column.numbers("destination"))
-        for averaged in sorted({query[1] for query in queries if query[0] == range_field}):
-            indices = [i for i, query in enumerate(queries) if query[:2] == (range_field, averaged)]
-            ranges = [source.range_at(*queries[i][2:]) for i in indices]
-            known = [bounds for bounds in ranges if bounds is not None]
-            if not known:  # the source has no number in the range field, so that no query has a range
-                continue
-            other = comparison.columns[fields[averaged]]
-            offset = float(other.offset)
-            before[indices] = source.averages(other.numbers("source"), known) + offset
-            after[indices] = destination.averages(other.numbers("destination"), known) + offset
-    return before, after
+    comparison: Comparison,
+    side: Side,
+    average: str,
+    others: Sequence[str],
+    category: str,
+    domain: Int64Array,
+    asked: Instances,
+) -> Float64Array:
+    """Answer the instances in one of the tables."""
+    averaged, first, second = (comparison.columns[name].numbers(side) for name in (average, *others))
+    codes: npt.NDArray[np.int32] = comparison.columns[category].codes(side)
+    number_of = np.full(max(int(codes.max(initial=-1)), int(domain[-1])) + 1, -1, np.int32)
+    number_of[domain] = np.arange(len(domain))
+    offset = float(comparison.columns[average].offset)
+    return averages(averaged, first, second, number_of[codes], asked) + offset
 
 
 MEASURE = Measure(
     key="query_error",
-    title="Error of range averages",
+    title="Error of aggregate queries",
     concerns="utility",
     goal="low",
     range="0 or more",
-    formula=f"|b - a| / |a| over {QUERIES:,} random queries, a and b the source's and the destination's mean "
-    "of one field over the rows in which another lies in a range that holds 5 to 50 % of the source's: "
-    "quartiles and mean over the queries with a != 0, and bounded, the mean of the errors of at most 1; 95 % "
-    "intervals of the quartiles by order statistics (David and Nagaraja 2003), none of the mean",
-    source="after Xue, Karras, Raissi and Pung 2011, 5.3, whose queries are averages under two thresholds "
-    "and a set of categories",
-    cost="O(n log n) for each range field",
+    formula=f"|b - a| / |a| over {INSTANCES:,} random instances of each of three queries, a and b the "
+    "answers of the source and of the destination: the average of one of three fields of numbers over the "
+    "rows in which the other two exceed thresholds, uniform on the source's ranges, and a category is in a "
+    "random set of random size. Quartiles and mean over the instances with a != 0, of all queries together "
+    "and of each, and bounded, the mean of the errors of at most 1; 95 % intervals of the quartiles by order "
+    "statistics (David and Nagaraja 2003), none of the mean",
+    source="Xue, Karras, Raissi and Pung 2011, 5.3",
+    cost="O((n + q c) log q), q instances and c categories, after sorting the rows",
     find=_find,
     interval_of_draws=True,
-    parts=(
-        Part("bounded", words="mean of errors of at most 1"),
-        Part("median"),
-        Part("mean"),
-        Part("q25"),
-        Part("q75"),
-    ),
+    parts=ERROR_PARTS,
+    needs=("query_fields",),
+    words={"by_field": "by averaged field"},
 )

@@ -1,10 +1,10 @@
 """R squared of a regression of the target, before and after."""
 
+from providers.measures.models.linear_model import Regression
+from providers.measures.models.target_regression import target_regressions
 from providers.measures.shared.comparison import Comparison
 from providers.measures.shared.finding import Finding
-from providers.measures.shared.linear_model import Regression
 from providers.measures.shared.measure import Extremes, Measure, Part
-from providers.measures.shared.target_regression import target_regressions
 
 
 def r_squared(source: Regression, destination: Regression) -> dict[str, float]:

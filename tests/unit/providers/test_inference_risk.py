@@ -141,7 +141,7 @@ def test_a_table_dealt_at_random_has_no_risk_of_linkage() -> None:
 def test_candidates_keep_the_default_risk_next_to_a_named_utility() -> None:
     names = [figure.name for figure in ranking_figures(CandidateOptions(count=2, utility="queries"), OPTIONS)]
     assert names[0] == "inference_risk"
-    assert names[-1] == "query_error.bounded"
+    assert names[-1] == "range_averages.bounded"
     provider = PROVIDERS["DSWAP"]
     params = provider.params.model_validate({"swap_fields": ["income"], "rate": 0.5})
     candidates = CandidateOptions(count=3, utility="marginals")

@@ -124,6 +124,7 @@ CHOSEN = {
         "marginals",
         "prediction",
         "query_error",
+        "range_averages",
     },
     "headline.py": {"record_linkage", "interval_sd", "changed_share"},
     "headline_words.py": {"changed_share", "delta_rho", "marginals", "record_linkage"},

@@ -11,7 +11,7 @@ from providers.measures.assessment import Assessment, MeasureOptions, Release, a
 from providers.measures.risk.interval_sd import share_near
 from providers.measures.shared.finding import BEYOND_FLOAT64, NotApplicable
 from providers.measures.shared.survey_design import Design
-from providers.measures.utility.query_error import RangeAverages
+from providers.measures.utility.range_averages import RangeAverages
 from providers.measures.utility.relations_kept import nearness_kept
 from providers.randomness.chacha20 import Stream
 

@@ -168,7 +168,7 @@ def test_criteria_of_single_fields() -> None:
 
 
 SQUARES = (
-    "delta_rho", "il2", "il3", "r_squared", "weighted_correlations", "weighted_regression",
+    "delta_rho", "il2", "il3", "regression", "r_squared", "weighted_correlations", "weighted_regression",
 )  # fmt: skip
 RANGE = ("total_correlation", "clustering_error", "pscr", "dcr")
 

@@ -6,8 +6,8 @@ import numpy.typing as npt
 import pytest
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
-from providers.measures.shared import forest
-from providers.measures.shared.forest import Bins, forest_predictions
+from providers.measures.models import forest
+from providers.measures.models.forest import Bins, forest_predictions
 from providers.measures.utility.prediction import _score
 from providers.randomness.chacha20 import Stream
 from tests.naive import forest as naive

@@ -25,6 +25,7 @@ OPTIONS = MeasureOptions(
     domain_fields=("letter",),
     sensitive_fields=("x", "half"),
     target="y",
+    query_fields=("x", "y", "code", "letter"),
 )
 BY_RUN_ALONE = {"inversion_bits", "phi", "p_privacy"}
 
@@ -85,10 +86,11 @@ def figure(key: str, value: Any) -> float:
             return float(value["after"][part])
         first = {"mean_k": "after", "unique_combinations": "after", "outlier_exposure": "after",
                  "r_squared": "change", "total_correlation": "change", "interval_sd": "share",
-                 "interval_rmd": "source", "record_linkage": "rate", "marginals": "mean_distance",
-                 "association": "cramers_v", "il2": "pc1", "prediction": "destination",
-                     "weighted_marginals": "mean_distance", "weighted_regression": "change_in_errors",
-                     "domain_totals": "percent"}  # fmt: skip
+                 "interval_ranks": "share", "interval_rmd": "source", "record_linkage": "rate",
+                 "marginals": "mean_distance", "association": "cramers_v", "il2": "pc1",
+                 "prediction": "destination", "regression": "change_in_errors",
+                 "weighted_marginals": "mean_distance", "weighted_regression": "change_in_errors",
+                 "domain_totals": "percent"}  # fmt: skip
         return float(value[first.get(key, "mean")])
     return float(value)
 

@@ -14,18 +14,19 @@ from scipy.stats import contingency, entropy, ks_2samp
 from sklearn.cluster import KMeans
 
 from providers.measures.assessment import MeasureOptions, Release, assess
+from providers.measures.models.linear_model import regress
 from providers.measures.risk.entropy_increase import entropy_increase
 from providers.measures.risk.record_linkage import by_chance
 from providers.measures.shared.block_sums import correlations, spread
 from providers.measures.shared.finding import NotApplicable
-from providers.measures.shared.linear_model import regress
+from providers.measures.shared.query_errors import errors_of_answers, relative_errors
 from providers.measures.shared.record_distance import share_linked
 from providers.measures.shared.repeats import share_interval
 from providers.measures.utility.association import correlation_ratio, cramers_v, mean_change
 from providers.measures.utility.clustering_error import clustering_error
 from providers.measures.utility.delta_rho import change_of_correlations
 from providers.measures.utility.marginals import marginal_of_categories, marginal_of_numbers, total_variation
-from providers.measures.utility.query_error import RangeAverages, drawn_queries, query_error, relative_errors
+from providers.measures.utility.range_averages import RangeAverages, drawn_queries
 from providers.measures.utility.relations_kept import nearness_kept, share_kept_by_chance
 from providers.neighbours.closest_record import closest
 from providers.neighbours.points import Points
@@ -331,14 +332,14 @@ def test_range_averages() -> None:
     assert RangeAverages(np.full(3, np.nan)).range_at(0.5, 0.5) is None
 
 
-def test_query_error() -> None:
+def test_errors_of_answers() -> None:
     """An unanswered query has error 1; queries with the answer 0 or none in the source are left out."""
     source, released = np.array([2.0, 4.0, 0.0, np.nan, 1.0]), np.array([3.0, 4.0, 1.0, 1.0, np.nan])
     errors = relative_errors(source, released)
     assert errors.tolist() == [0.5, 0.0, 1.0]
-    found = query_error(errors)
+    found = errors_of_answers(errors)
     assert found == {"bounded": 0.5, "mean": 0.5, "q25": 0.25, "median": 0.5, "q75": 0.75}
-    assert query_error(np.array([0.0, 0.5, 40.0]))["bounded"] == 0.5
+    assert errors_of_answers(np.array([0.0, 0.5, 40.0]))["bounded"] == 0.5
     queries = drawn_queries(np.random.default_rng(1).random((500, 4)), 3)
     assert {(one, two) for one, two, _, _ in queries} == set(itertools.permutations(range(3), 2))
     assert all(0.05 <= width <= 0.5 for _, _, _, width in queries)

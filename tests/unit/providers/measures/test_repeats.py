@@ -13,9 +13,10 @@ from providers import PROVIDERS
 from providers.measures.assessment import Assessment, MeasureOptions, Release, assess
 from providers.measures.run_figures import measures_stream, release_of_run
 from providers.measures.shared.comparison import Comparison
+from providers.measures.shared.query_errors import relative_errors
 from providers.measures.shared.repeats import DRAWS, intervals, mean_of_draws, share_interval
 from providers.measures.utility.prediction import _split
-from providers.measures.utility.query_error import QUERIES, relative_errors
+from providers.measures.utility.range_averages import QUERIES
 from tests.naive.agreement import swap
 
 SEED = bytes(range(32))
@@ -119,7 +120,7 @@ def test_a_figure_of_chance_says_how_sure_it_is(key: str) -> None:
 def test_queries_say_how_sure_their_quartiles_are() -> None:
     """The quartiles have an interval and the mean has none, as single queries decide it."""
     reports = [
-        judged("MEDS", {"swap_fields": ["age"], "k": 10}, "query_error", seed).measures["query_error"]
+        judged("MEDS", {"swap_fields": ["age"], "k": 10}, "range_averages", seed).measures["range_averages"]
         for seed in (0, 1)
     ]
     for report in reports:
@@ -139,8 +140,10 @@ def test_intervals_of_queries_cover_the_quartiles_of_all_queries() -> None:
     moved = table.set_column(0, "a", pa.array(random.permutation(table["a"].to_numpy())))
     found = [
         assess(
-            Release(table, moved), MeasureOptions(only=("query_error",)), measures_stream(bytes([seed]) * 32)
-        ).measures["query_error"]
+            Release(table, moved),
+            MeasureOptions(only=("range_averages",)),
+            measures_stream(bytes([seed]) * 32),
+        ).measures["range_averages"]
         for seed in range(150)
     ]
     for part in ("bounded", "q25", "median", "q75"):

@@ -8,12 +8,8 @@ from scipy.stats import chi2
 from sklearn.covariance import MinCovDet, fast_mcd
 
 from providers.measures.assessment import Assessment, MeasureOptions, Release, assess
-from providers.measures.risk.interval_rmd import _fitted, _intervals, interval_rmd
-from providers.measures.run_figures import measures_stream
-from providers.measures.shared import fast_mcd as search
-from providers.measures.shared.finding import NotApplicable
-from providers.measures.shared.repeats import share_interval
-from providers.measures.shared.robust_covariance import (
+from providers.measures.models import fast_mcd as search
+from providers.measures.models.robust_covariance import (
     _RAW,
     _REWEIGHTED,
     _least_determinant,
@@ -22,6 +18,10 @@ from providers.measures.shared.robust_covariance import (
     robust_covariance,
     small_sample_factor,
 )
+from providers.measures.risk.interval_rmd import _fitted, _intervals, interval_rmd
+from providers.measures.run_figures import measures_stream
+from providers.measures.shared.finding import NotApplicable
+from providers.measures.shared.repeats import share_interval
 from providers.randomness.chacha20 import Stream
 from tests.naive import mcd
 

@@ -13,9 +13,9 @@ from providers.randomness.chacha20 import Stream
 
 ROWS = 300
 STREAM = Stream(bytes(32), "measures", 1)
-TAKE_PART = ("pscr", "dcr", "interval_sd", "interval_rmd", "delta_rho", "il2", "il3", "r_squared",
-             "total_correlation", "distortion", "clustering_error", "query_error", "prediction",
-             "relations_kept", "association")  # fmt: skip
+TAKE_PART = ("pscr", "dcr", "interval_sd", "interval_ranks", "interval_rmd", "delta_rho", "il2", "il3",
+             "regression", "r_squared", "total_correlation", "distortion", "clustering_error",
+             "range_averages", "prediction", "relations_kept", "association")  # fmt: skip
 
 
 def people() -> pa.Table:

@@ -14,6 +14,7 @@ from app.report.survey_totals import survey_totals
 from providers.errors import ParameterError
 from providers.measures import MEASURES
 from providers.measures.assessment import Assessment, MeasureOptions, Release, assess, check_options
+from providers.measures.models.target_model import has_width, interval_overlap
 from providers.measures.shared.columns import Side
 from providers.measures.shared.survey_design import Design, design_of
 from providers.measures.shared.weights import (
@@ -25,7 +26,6 @@ from providers.measures.shared.weights import (
 )
 from providers.measures.utility.domain_totals import domain_totals, withheld
 from providers.measures.utility.weighted_correlations import weighted_correlation
-from providers.measures.utility.weighted_regression import has_width, interval_overlap
 from providers.randomness.chacha20 import Stream
 from tests.naive import survey as naive
 

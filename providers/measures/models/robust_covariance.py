@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from providers.arrays import BoolArray, Float64Array, Int64Array
-from providers.measures.shared import fast_mcd
+from providers.measures.models import fast_mcd
 from providers.randomness.chacha20 import Stream
 
 _SEARCH = Stream(bytes(32), "fast_mcd", 1)

@@ -7,10 +7,10 @@ from functools import partial
 import numpy as np
 
 from providers.arrays import Float64Array, Int32Array, Int64Array
+from providers.measures.models.linear_model import Regression, regress
 from providers.measures.shared.columns import SIDES, Side
 from providers.measures.shared.comparison import BLOCK_ROWS, Comparison
 from providers.measures.shared.finding import NotApplicable
-from providers.measures.shared.linear_model import Regression, regress
 
 MOST_LEVELS = 20
 """Most frequent levels of a category that get an indicator column each; the others share one."""

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from providers.arrays import Float64Array
-from providers.measures.shared.tree_kernels import grow_and_vote
+from providers.measures.models.tree_kernels import grow_and_vote
 from providers.randomness.chacha20 import Key
 
 MOST_BINS = 255

@@ -1,0 +1,1 @@
+"""Models that measures fit to a table: least squares, forests, and robust covariance."""

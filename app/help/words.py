@@ -12,7 +12,7 @@ _USES = {
     "marginals": "Distributions of single fields",
     "correlations": "Correlations between fields",
     "model": "A model that predicts the target",
-    "queries": "Counts and sums by queries",
+    "queries": "Averages over ranges of another field",
 }
 """Use of a release, which the options of a comparison take in place of a figure of utility -> its words."""
 

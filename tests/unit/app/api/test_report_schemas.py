@@ -123,6 +123,7 @@ def test_all_measures_of_a_weighted_survey_are_as_declared() -> None:
             "age": [18 + row * 37 % 61 for row in range(rows)],
             "income": [20_000.0 + row * 7919 % 50_000 for row in range(rows)],
             "city": [("Athens", "Dublin", "Zurich")[row * 7 % 3] for row in range(rows)],
+            "hours": [row * 13 % 40 + 1 for row in range(rows)],
             "job": [("clerk", "nurse")[row * 11 % 5 % 2] for row in range(rows)],
             "weight": [1.0 + row % 9 for row in range(rows)],
         }
@@ -135,6 +136,7 @@ def test_all_measures_of_a_weighted_survey_are_as_declared() -> None:
         weight_fields=("weight",),
         domain_fields=("city",),
         target="income",
+        query_fields=("age", "income", "hours", "job"),
     )
     release = Release(source=source, destination=destination, aligned=True)
     measured = dataclasses.asdict(assess(release, options, Stream(bytes(32), "measures", 1)))

@@ -43,7 +43,7 @@ from providers.provider import Provider, StreamedResult
 from providers.results import EVENTS_SHOWN, Event, SwapResult
 from providers.selection.candidates import CandidateOptions, choose
 from providers.storage import Resources
-from providers.swapping.guarantee import void_guarantee
+from providers.swapping.guarantee import stated_figures, void_guarantee
 from providers.tables.digest import DigestForm
 from providers.tables.series_pairs import SeriesPairs
 from providers.tables.type_names import type_name
@@ -371,7 +371,7 @@ def report_of(service: str, result: SwapResult, seed_bits: int) -> dict[str, Any
     values = values_of_run(result, seed_bits)
     return {
         "summary": asdict(result.summary),
-        "provider": result.provider,
+        "provider": result.provider | stated_figures(result.provider),
         "measures": {key: MEASURES[key].report(value) for key, value in values.items()},
         "limits": list(PROVIDERS[service].limits),
     }

@@ -124,6 +124,12 @@ def test_a_preview_states_epsilon_and_an_unreachable_target(api: Api, people: Ro
     job = api.run("DSWAP", people, parameters)
     report = api.client.get(f"/v1/jobs/{job['id']}/report").raise_for_status().json()
     assert report["provider"]["guarantee"] == planned
+    assert report["provider"]["epsilon"] == {"income": planned["epsilon"]}
+    assert report["provider"]["epsilon_total"] == planned["epsilon"] <= report["provider"]["epsilon_bound"]
+    assert report["provider"]["invariants"] == planned["invariants"]
+    page = api.client.get(f"/v1/jobs/{job['id']}/report", headers={"accept": "text/html"}).text
+    assert "Epsilon is" in page
+    assert "Epsilon total" not in page
     body["parameters"] = parameters | {"target_epsilon": 0.5}
     problem = api.problem(api.client.post("/v1/services/DSWAP", json=body), 422, "invalid_parameter")
     assert "no rate reaches target_epsilon 0.5: the least epsilon" in problem["detail"]

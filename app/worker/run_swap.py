@@ -257,9 +257,18 @@ def _add_series(columns: dict[str, Any], task: SwapTask, result: SwapResult) -> 
 
 
 def add_notices(result: SwapResult, provider: Provider[Any], params: Params, schema: pa.Schema) -> None:
-    """Record the events that follow from the source's schema and the parameters."""
+    """Record the events that follow from the source's schema and the parameters, and a run without effect."""
     for event in provider.notices(params, schema):
         result.events.add(event)
+    summary = result.summary
+    explained = result.events.counts.keys() & {"quota_not_met", "rows_unchanged"}
+    if summary.unswapped_reasons.get("rate") and not summary.took_part and not explained:
+        rate = "swap_rate" if "swap_rate" in type(params).model_fields else "rate"
+        message = (
+            "no row took part: all values that are not suppressed are published as they are in the source; "
+            f"the table is too small for this '{rate}', raise it"
+        )
+        result.events.add(Event("nothing_changed", message))
 
 
 def result_columns(

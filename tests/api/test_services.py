@@ -312,6 +312,27 @@ def test_small_and_equal_tables(api: Api, rows: Rows) -> None:
     assert job["destination"]["rows"] == rows
 
 
+@pytest.mark.parametrize(
+    ("service", "parameters", "rate"),
+    [
+        ("DSWAP", {"swap_fields": ["age"], "rate": 1e-9}, "'rate'"),
+        ("RSWAP", {"hierarchy": ["city"]}, "'swap_rate'"),
+    ],
+)
+def test_a_release_that_is_the_source_is_reported(
+    api: Api, service: str, parameters: dict[str, Any], rate: str
+) -> None:
+    """No row is selected where the rate asks for less than one; the job does not end as if it had swapped."""
+    rows = [{"age": number, "city": f"c{number % 3}"} for number in range(9)]
+    job = api.run(service, rows, parameters)
+    assert job["destination"]["rows"] == rows
+    assert job["outcome"] == "SUCCESS_WITH_INFO"
+    event = next(event for event in job["events"] if event["code"] == "nothing_changed")
+    assert rate in event["message"]
+    partly = {"swap_fields": ["age"], "rate": 0.5} if service == "DSWAP" else {**parameters, "swap_rate": 0.5}
+    assert "nothing_changed" not in api.run(service, rows, partly)["event_counts"]
+
+
 def test_huge_integers_and_odd_names_survive(api: Api) -> None:
     rows = [{"a b\U0001f600/~": 2**63 - 1 - number, "other": number} for number in range(4)]
     job = api.run("DSWAP", rows, {"swap_fields": ["a b\U0001f600/~"]})

@@ -7,7 +7,7 @@ from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
 from app.api.dependencies import Jobs, PageSize
-from app.api.job_response import document_response
+from app.api.job_response import document_response, utc_time
 from app.api.json_request import JsonRoute
 from app.api.openapi_responses import listed, problems
 from app.api.schemas import LedgerPage
@@ -54,7 +54,7 @@ def entry_document(entry: Release) -> dict[str, Any]:
     """Return an entry of the ledger as plain JSON, without its sketch."""
     document = {
         "job": entry.job_id,
-        "released_at": entry.released_at,
+        "released_at": utc_time(entry.released_at),
         "owner": entry.owner,
         "project": entry.project,
         "service": entry.service,

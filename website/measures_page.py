@@ -78,24 +78,25 @@ How to read the measures:
   600 of 3,000 rows of four tables it covered the mean over the samples in .92 to .97 of the cases, where the
   starts alone covered it in .07 to .61, and the error of all rows, which is another one, in .87 to .96.
 - The intervals of `query_error` and `range_averages` cover the choice of queries; both read all rows. No
-  interval of draws covers the swap's own seed: `candidates`, and the `runs` of a comparison, show the values of
-  other seeds.
+  interval of draws covers the swap's own seed: `candidates`, and the `runs` of a comparison, show the values
+  of other seeds.
 - `query_error` asks the three queries of its source on the fields that you name in `query_fields`: three
-  numbers and a category. Name those that your analysts select by. `range_averages` asks of all fields of numbers.
+  numbers and a category. Name those that your analysts select by. `range_averages` asks of all fields of
+  numbers.
 - Read the median and the quartiles of both. An error is divided by the true average, so that one
   query whose true average is near 0 decides the mean: on one public table it was 0.2 to 126 with 120 seeds
   of the queries. The mean has no interval, because none of 1,000 queries covers it. The median is 0 if a run
   changes neither field of half of the queries. `bounded`, the mean of the errors of at most 1, ranks runs.
 - `regression` compares the coefficients that an analyst would publish, in the fields' units, with their
-  standard errors. Name those that matter in `term_fields`; all other fields stay in the model. With an `overlap`
-  near 1 an analyst of the release draws the same conclusion; at 0 the intervals only touch. The standard errors
-  take rows for independent and the release for a source: they do not know that values were exchanged. With
-  weights, strata or clusters read `weighted_regression`.
+  standard errors. Name those that matter in `term_fields`; all other fields stay in the model. With an
+  `overlap` near 1 an analyst of the release draws the same conclusion; at 0 the intervals only touch. The
+  standard errors take rows for independent and the release for a source: they do not know that values were
+  exchanged. With weights, strata or clusters read `weighted_regression`.
 - `il2.variance_shares` are the heights of a scree plot. Values that are exchanged between unlike rows spread
   the variance evenly over the components.
 - `dcr.ranks` and `interval_ranks` measure nearness in rows and not in units, so that extreme values decide
-  neither. Values dealt at random are near with a chance of about a fifth in `interval_ranks`, and of a fiftieth
-  in its `narrow` part, and of more if a field has few values.
+  neither. Values dealt at random are near with a chance of about a fifth in `interval_ranks`, and of a
+  fiftieth in its `narrow` part, and of more if a field has few values.
 - Compare `relations_kept` with its `chance`, which is 1/2 only if the released values have no ties: for a
   field of few values, or of mostly one value, it is far lower. A tie keeps no relation, although definition 2
   of the source allows equal distances: a release that makes a field constant would keep all of them. A

@@ -1,4 +1,4 @@
-"""Dependencies of the request handlers.
+"""Dependencies of the request handlers, and query parameters that several of them share.
 
 Dependencies are coroutine functions, because FastAPI runs plain functions in a thread pool, which
 costs more than they do.
@@ -6,7 +6,8 @@ costs more than they do.
 
 from typing import Annotated
 
-from fastapi import Depends, Request
+from fastapi import Depends, Query, Request
+from pydantic import AfterValidator
 
 from app.callers import Caller
 from app.jobs.service import JobService
@@ -41,3 +42,23 @@ Service = Annotated[JobService, Depends(_service)]
 """Service itself, for operations without a caller."""
 
 ServiceSettings = Annotated[Settings, Depends(_settings)]
+
+_USUAL_PAGE, _LARGEST_PAGE = 20, 200
+"""Entries on a page without `page_size`, and the most."""
+
+
+def _page_size(given: int) -> int:
+    """Return the entries on a page: 0 asks for the default, and more than the most for the most (AIP-158)."""
+    return min(given or _USUAL_PAGE, _LARGEST_PAGE)
+
+
+PageSize = Annotated[
+    int,
+    Query(
+        ge=0,
+        description=f"Entries on a page; 0: {_USUAL_PAGE}. Over {_LARGEST_PAGE} are taken for "
+        f"{_LARGEST_PAGE}. [0 or more]",
+    ),
+    AfterValidator(_page_size),
+]
+"""Entries on a page, 1 to `_LARGEST_PAGE`."""

@@ -322,6 +322,15 @@ class ServiceFigures(LocalityCounts, BinFigures):
     """Whether anyone can undo the exchange of some rows."""
     guarantee: GuaranteeDescription | SkipJsonSchema[None] = None
     """Present with mechanism `permutation`."""
+    epsilon: dict[str, float] | SkipJsonSchema[None] = None
+    """Swap field, or all locked fields joined by commas -> its epsilon, as in `guarantee`. Absent where no
+    finite epsilon holds for the run."""
+    epsilon_total: float | SkipJsonSchema[None] = None
+    """Epsilon of the run: the sum of `epsilon`."""
+    epsilon_bound: float | SkipJsonSchema[None] = None
+    """Sum of the paper's bounds, at least `epsilon_total`."""
+    invariants: list[str] | SkipJsonSchema[None] = None
+    """Statistics of the source that the release has exactly. Present with mechanism `permutation`."""
     risk_selection: SelectionByRisk | SkipJsonSchema[None] = None
     """Present with `risk`."""
     risk_deciles: dict[str, RiskDecile] | SkipJsonSchema[None] = None

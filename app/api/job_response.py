@@ -110,12 +110,12 @@ def document_of(
         "seed_fingerprint": job.seed_fingerprint,
         "row_count": job.row_count,
         "priority": job.priority,
-        "deadline": _time(job.deadline),
-        "created_at": _time(job.created_at),
-        "started_at": _time(job.started_at),
-        "finished_at": _time(job.finished_at),
-        "expires_at": _time(expires_at),
-        "rows_expire_at": _time(rows_expire_at),
+        "deadline": utc_time(job.deadline),
+        "created_at": utc_time(job.created_at),
+        "started_at": utc_time(job.started_at),
+        "finished_at": utc_time(job.finished_at),
+        "expires_at": utc_time(expires_at),
+        "rows_expire_at": utc_time(rows_expire_at),
         "progress": {"fraction": progress.fraction, "stage": progress.stage},
         "source": _described(job.source_digest, job.source_fields, job.source_reference),
         "destination": destination,
@@ -145,8 +145,8 @@ def _delivery(job: models.Job | JobRow, message: DeliveryRow | None) -> dict[str
             "state": message.state,
             "attempts": message.attempts,
             "problem": problem,
-            "next_attempt_at": _time(next_attempt_at),
-            "ended_at": _time(message.ended_at),
+            "next_attempt_at": utc_time(next_attempt_at),
+            "ended_at": utc_time(message.ended_at),
         }
     )
 
@@ -159,7 +159,8 @@ def _present(values: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _time(moment: datetime | None) -> str | None:
+def utc_time(moment: datetime | None) -> str | None:
+    """Return a moment in UTC with the suffix Z (RFC 3339), as the times of jobs, buffers and series."""
     return None if moment is None else moment.astimezone(UTC).isoformat().removesuffix("+00:00") + "Z"
 
 

@@ -231,6 +231,8 @@ class OwnRowClosest(MeasureFigure):
     """Share of the rows whose own released row is the closest one."""
 
     value: float
+    chance: float | SkipJsonSchema[None] = None
+    """Value if the released rows are dealt to the source's rows at random. Absent from older reports."""
     interval: Interval | SkipJsonSchema[None] = None
     """Present if a sample of rows was measured."""
 

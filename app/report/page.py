@@ -58,6 +58,10 @@ _GROUPS = {
 """Group of measures -> its heading, in the order of the page."""
 
 
+_IN_GUARANTEE = ("epsilon", "epsilon_total", "epsilon_bound", "invariants")
+"""Figures of a service that its figure `guarantee` has too, which the page shows in a section of its own."""
+
+
 def html_report(job: Mapping[str, Any], report: Mapping[str, Any]) -> str:
     """Render the report as one self-contained HTML page without scripts.
 
@@ -75,7 +79,9 @@ def html_report(job: Mapping[str, Any], report: Mapping[str, Any]) -> str:
     measures = {
         key: measure(key, each, fields, discretion) for key, each in (report.get("measures") or {}).items()
     }
-    own = dict(report.get("provider") or {})
+    own = {
+        name: figure for name, figure in (report.get("provider") or {}).items() if name not in _IN_GUARANTEE
+    }
     members = _members_of_groups(report)
     guaranteed = guarantee(own.pop("guarantee", None), members)
     singles, tables = own_figures(own, fields, discretion)

@@ -43,7 +43,7 @@ from providers.provider import Provider, StreamedResult
 from providers.results import EVENTS_SHOWN, Event, SwapResult
 from providers.selection.candidates import CandidateOptions, choose
 from providers.storage import Resources
-from providers.swapping.guarantee import void_guarantee
+from providers.swapping.guarantee import stated_figures, void_guarantee
 from providers.tables.digest import DigestForm
 from providers.tables.series_pairs import SeriesPairs
 from providers.tables.type_names import type_name
@@ -257,9 +257,18 @@ def _add_series(columns: dict[str, Any], task: SwapTask, result: SwapResult) -> 
 
 
 def add_notices(result: SwapResult, provider: Provider[Any], params: Params, schema: pa.Schema) -> None:
-    """Record the events that follow from the source's schema and the parameters."""
+    """Record the events that follow from the source's schema and the parameters, and a run without effect."""
     for event in provider.notices(params, schema):
         result.events.add(event)
+    summary = result.summary
+    explained = result.events.counts.keys() & {"quota_not_met", "rows_unchanged"}
+    if summary.unswapped_reasons.get("rate") and not summary.took_part and not explained:
+        rate = "swap_rate" if "swap_rate" in type(params).model_fields else "rate"
+        message = (
+            "no row took part: all values that are not suppressed are published as they are in the source; "
+            f"the table is too small for this '{rate}', raise it"
+        )
+        result.events.add(Event("nothing_changed", message))
 
 
 def result_columns(
@@ -371,7 +380,7 @@ def report_of(service: str, result: SwapResult, seed_bits: int) -> dict[str, Any
     values = values_of_run(result, seed_bits)
     return {
         "summary": asdict(result.summary),
-        "provider": result.provider,
+        "provider": result.provider | stated_figures(result.provider),
         "measures": {key: MEASURES[key].report(value) for key, value in values.items()},
         "limits": list(PROVIDERS[service].limits),
     }

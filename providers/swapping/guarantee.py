@@ -110,6 +110,30 @@ def moved_shares(params: SwapParams, sizes: Sequence[Sequence[int]]) -> list[flo
     ]
 
 
+def stated_figures(figures: Mapping[str, Any]) -> dict[str, Any]:
+    """Return epsilon and invariants of a report under the names that the HTTP contract gives them.
+
+    Parameters
+    ----------
+    figures : mapping
+        The provider's own figures of the run.
+
+    Returns
+    -------
+    dict
+        Empty without the permutation mechanism; without epsilon where no finite one holds.
+    """
+    stated = figures.get("guarantee")
+    if stated is None:
+        return {}
+    found: dict[str, Any] = {"invariants": stated["invariants"]}
+    if stated["epsilon"] is not None:
+        found["epsilon"] = {name: entry["epsilon"] for name, entry in stated["by_field"].items()}
+        found["epsilon_total"] = stated["epsilon"]
+        found["epsilon_bound"] = stated["paper_bound"]
+    return found
+
+
 def point_guarantee(figures: Mapping[str, Any]) -> dict[str, Any]:
     """Return ``guarantee`` of a compared run: its rate, and epsilon composed and by random order.
 

@@ -15,7 +15,8 @@ code                 what happened
 ``nothing_changed``  rows took part, but every exchange was of equal values
 ===================  ====================================================================
 
-Events are counted by row and field. Rows that ``rate`` leaves out have no event, only figures.
+Events are counted by row and field. Rows that ``rate`` leaves out have no event, only figures; the service
+adds one if they are all rows.
 """
 
 from __future__ import annotations

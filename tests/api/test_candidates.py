@@ -237,3 +237,4 @@ def test_candidates_state_their_own_epsilon_and_the_kept_one_has_none(api: Api) 
     assert [line["guarantee"] for line in report["candidates"]["table"]] == [expected] * 3
     assert "epsilon" not in report["provider"]["guarantee"]
     assert "best of 3 candidates" in report["provider"]["guarantee"]["holds_for"]
+    assert not {"epsilon", "epsilon_total", "epsilon_bound"} & report["provider"].keys()

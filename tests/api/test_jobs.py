@@ -149,10 +149,22 @@ def test_jobs_are_listed_newest_first_in_pages(api: Api) -> None:
     assert [job["id"] for job in second["jobs"]] == [ids[0]]
     failed = api.client.get("/v1/jobs", params={"state": "failed", "service": "DSWAP"}).json()
     assert all(job["state"] == "failed" and job["service"] == "DSWAP" for job in failed["jobs"])
-    problem = api.problem(api.client.get("/v1/jobs", params={"page_size": 0}), 422)
+    problem = api.problem(api.client.get("/v1/jobs", params={"page_size": -1}), 422)
     assert problem["errors"][0]["parameter"] == "page_size"
     problem = api.problem(api.client.get("/v1/jobs", params={"page_token": "?"}), 422)
     assert problem["errors"] == [{"parameter": "page_token", "message": problem["detail"]}]
+
+
+@pytest.mark.parametrize("path", ["jobs", "buffers", "ledger", "series"])
+def test_a_page_of_no_or_of_too_many_entries_is_one_that_there_is(api: Api, path: str) -> None:
+    """AIP-158: 0 asks for the default, and a number over the most is no error."""
+    usual = api.client.get(f"/v1/{path}").raise_for_status().json()
+    assert api.client.get(f"/v1/{path}", params={"page_size": 0}).raise_for_status().json() == usual
+    largest, more = (
+        api.client.get(f"/v1/{path}", params={"page_size": size}).raise_for_status().json()
+        for size in (200, 10**30)
+    )
+    assert more == largest
 
 
 def test_purged_job_is_gone(api: Api) -> None:

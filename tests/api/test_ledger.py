@@ -383,12 +383,15 @@ def test_releases_are_visible_in_the_project_and_to_administrators(
 
 def test_pages_follow_each_other_and_entries_outlive_their_jobs(member: Callable[[str, str], Api]) -> None:
     api = member("pages", "paged")
-    jobs = [api.run("DSWAP", people(20 + number, 30), PARAMETERS)["id"] for number in range(3)]
+    runs = [api.run("DSWAP", people(20 + number, 30), PARAMETERS) for number in range(3)]
+    jobs = [job["id"] for job in runs]
     api.client.delete(f"/v1/jobs/{jobs[0]}").raise_for_status()
-    assert [entry["job"] for entry in listed(api, page_size=2)] == jobs
+    entries = listed(api, page_size=2)
+    assert [entry["job"] for entry in entries] == jobs
+    assert [entry["released_at"] for entry in entries] == [job["finished_at"] for job in runs]
     problem = api.problem(api.client.get("/v1/ledger", params={"page_token": "x"}), 422)
     assert problem["errors"][0]["parameter"] == "page_token"
-    api.problem(api.client.get("/v1/ledger", params={"page_size": 0}), 422)
+    api.problem(api.client.get("/v1/ledger", params={"page_size": -1}), 422)
     assert listed(api, source="sha256:" + 64 * "0") == []
 
 

@@ -124,6 +124,12 @@ def test_a_preview_states_epsilon_and_an_unreachable_target(api: Api, people: Ro
     job = api.run("DSWAP", people, parameters)
     report = api.client.get(f"/v1/jobs/{job['id']}/report").raise_for_status().json()
     assert report["provider"]["guarantee"] == planned
+    assert report["provider"]["epsilon"] == {"income": planned["epsilon"]}
+    assert report["provider"]["epsilon_total"] == planned["epsilon"] <= report["provider"]["epsilon_bound"]
+    assert report["provider"]["invariants"] == planned["invariants"]
+    page = api.client.get(f"/v1/jobs/{job['id']}/report", headers={"accept": "text/html"}).text
+    assert "Epsilon is" in page
+    assert "Epsilon total" not in page
     body["parameters"] = parameters | {"target_epsilon": 0.5}
     problem = api.problem(api.client.post("/v1/services/DSWAP", json=body), 422, "invalid_parameter")
     assert "no rate reaches target_epsilon 0.5: the least epsilon" in problem["detail"]
@@ -304,6 +310,27 @@ def test_small_and_equal_tables(api: Api, rows: Rows) -> None:
     job = api.job(api.client.post("/v1/services/DSWAP", json=body))
     assert job["state"] == "succeeded"
     assert job["destination"]["rows"] == rows
+
+
+@pytest.mark.parametrize(
+    ("service", "parameters", "rate"),
+    [
+        ("DSWAP", {"swap_fields": ["age"], "rate": 1e-9}, "'rate'"),
+        ("RSWAP", {"hierarchy": ["city"]}, "'swap_rate'"),
+    ],
+)
+def test_a_release_that_is_the_source_is_reported(
+    api: Api, service: str, parameters: dict[str, Any], rate: str
+) -> None:
+    """No row is selected where the rate asks for less than one; the job does not end as if it had swapped."""
+    rows = [{"age": number, "city": f"c{number % 3}"} for number in range(9)]
+    job = api.run(service, rows, parameters)
+    assert job["destination"]["rows"] == rows
+    assert job["outcome"] == "SUCCESS_WITH_INFO"
+    event = next(event for event in job["events"] if event["code"] == "nothing_changed")
+    assert rate in event["message"]
+    partly = {"swap_fields": ["age"], "rate": 0.5} if service == "DSWAP" else {**parameters, "swap_rate": 0.5}
+    assert "nothing_changed" not in api.run(service, rows, partly)["event_counts"]
 
 
 def test_huge_integers_and_odd_names_survive(api: Api) -> None:

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from pydantic.json_schema import SkipJsonSchema
 
 from app.api.content_encoding import content_encoding, decoded
-from app.api.dependencies import Jobs, ServiceSettings
+from app.api.dependencies import Jobs, PageSize, ServiceSettings
 from app.api.job_options import RequestSubmission, Submission
 from app.api.json_request import JsonRoute, claim_upload, client_disconnected, repeated_parameter
 from app.api.multipart import FileForm
@@ -221,7 +221,7 @@ async def list_buffers(
         Line | SkipJsonSchema[None],
         Query(description="Only buffers with exactly this label. [up to 120 characters]"),
     ] = None,
-    page_size: Annotated[int, Query(ge=1, le=200, description="Buffers on a page. [1 to 200]")] = 20,
+    page_size: PageSize = 20,
     page_token: Annotated[
         str | SkipJsonSchema[None], Query(description="`next_page_token` of the previous page.")
     ] = None,

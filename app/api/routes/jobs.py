@@ -10,7 +10,7 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import ValidationError
 from pydantic.json_schema import SkipJsonSchema
 
-from app.api.dependencies import Jobs, ServiceSettings
+from app.api.dependencies import Jobs, PageSize, ServiceSettings
 from app.api.job_options import RequestSubmission
 from app.api.job_response import (
     document_response,
@@ -87,7 +87,7 @@ async def list_jobs(
         Line | SkipJsonSchema[None],
         Query(description="Only jobs with exactly this label. [up to 120 characters]"),
     ] = None,
-    page_size: Annotated[int, Query(ge=1, le=200, description="Jobs on a page. [1 to 200]")] = 20,
+    page_size: PageSize = 20,
     page_token: Annotated[
         str | SkipJsonSchema[None], Query(description="`next_page_token` of the previous page.")
     ] = None,

@@ -6,8 +6,8 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
-from app.api.dependencies import Jobs
-from app.api.job_response import document_response
+from app.api.dependencies import Jobs, PageSize
+from app.api.job_response import document_response, utc_time
 from app.api.json_request import JsonRoute
 from app.api.openapi_responses import listed, problems
 from app.api.schemas import LedgerPage
@@ -33,7 +33,7 @@ async def list_releases(
             description="Only releases of the source with this digest, and of tables recognised as the same.",
         ),
     ] = None,
-    page_size: Annotated[int, Query(ge=1, le=200, description="Releases on a page. [1 to 200]")] = 20,
+    page_size: PageSize = 20,
     page_token: Annotated[
         str | SkipJsonSchema[None], Query(description="`next_page_token` of the previous page.")
     ] = None,
@@ -54,7 +54,7 @@ def entry_document(entry: Release) -> dict[str, Any]:
     """Return an entry of the ledger as plain JSON, without its sketch."""
     document = {
         "job": entry.job_id,
-        "released_at": entry.released_at,
+        "released_at": utc_time(entry.released_at),
         "owner": entry.owner,
         "project": entry.project,
         "service": entry.service,

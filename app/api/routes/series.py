@@ -6,7 +6,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
-from app.api.dependencies import Jobs
+from app.api.dependencies import Jobs, PageSize
 from app.api.json_request import JsonRoute
 from app.api.openapi_responses import listed, problems
 from app.api.schemas import Series, SeriesPage
@@ -43,7 +43,7 @@ async def list_series(
     jobs: Jobs,
     request: Request,
     response: Response,
-    page_size: Annotated[int, Query(ge=1, le=200, description="Series on a page. [1 to 200]")] = 20,
+    page_size: PageSize = 20,
     page_token: Annotated[
         str | SkipJsonSchema[None], Query(description="`next_page_token` of the previous page.")
     ] = None,

@@ -157,3 +157,20 @@ def test_halves_of_a_sample_that_stay_as_they_were_have_no_error() -> None:
         if "clustering_error" in measured.measures:
             report = measured.measures["clustering_error"]
             assert (report["value"], report["interval"]) == (0, {"low": 0, "high": 0})
+
+
+def test_pscr_stands_next_to_its_value_by_chance() -> None:
+    """Released rows that are dealt at random have this value on average, ties included."""
+    small = SOURCE[:12].round()
+    values = []
+    for _ in range(25):
+        dealt = RANDOM.permutation(small)
+        tables = [pa.table({"a": rows[:, 0], "b": rows[:, 1]}) for rows in (small, dealt)]
+        options = MeasureOptions(only=("pscr",))
+        found = assess(Release(*tables), options, Stream(bytes(32), "measures", 1), pictures=False)
+        values.append(found.measures["pscr"]["value"])
+        assert found.measures["pscr"]["chance"] == 1 / 12
+    sampled = MeasureOptions(only=("pscr",), sample=50)
+    found = assess(Release(*TABLES), sampled, Stream(bytes(32), "measures", 1), pictures=False)
+    assert found.measures["pscr"]["chance"] == 1 / 50
+    assert abs(np.mean(values) - 1 / 12) < 4 * np.std(values) / math.sqrt(len(values))

@@ -19,6 +19,7 @@ from providers.attacks.methods.reidentification import guess_permuted_values
 from providers.errors import ParameterError
 from providers.grouping.groups import Groups
 from providers.randomness.chacha20 import Stream
+from providers.swapping.guarantee import stated_figures
 from providers.swapping.permutation import Cycles, Permutation, draw_cycles, permute_groups, sources_along
 from providers.swapping.permutation_law import (
     bound,
@@ -389,6 +390,23 @@ def test_unreachable_target_out_of_core() -> None:
     for units in (1, 3):
         assert assert_same("DSWAP", table, parameters, 100_000, 1000, units) is None
         assert assert_same("CDSWAP", table, parameters | {"control_field": "c"}, 100_000, 1000, units) is None
+
+
+@pytest.mark.parametrize("locked", [False, True])
+def test_a_report_has_epsilon_under_the_names_of_the_contract(locked: bool) -> None:
+    """Locked fields count once; where no finite epsilon holds, none is stated."""
+    table = pa.table({"c": [0, 0, 0, 0, 1, 1], "v": range(6), "w": range(6), "x": range(6)})
+    parameters = {"swap_fields": ["v", "w"], "control_field": "c", "mechanism": "permutation", "rate": 0.5}
+    parameters["min_group_size"] = 3
+    figures = stated_figures(swap("CDSWAP", table, parameters | {"locked": locked}).provider)
+    names = ["v, w"] if locked else ["v", "w"]
+    assert figures["epsilon"] == dict.fromkeys(names, epsilon(4, 0.5))
+    assert figures["epsilon_total"] == pytest.approx(len(names) * epsilon(4, 0.5))
+    assert figures["epsilon_bound"] == pytest.approx(len(names) * bound(4, 0.5))
+    kept = swap("CDSWAP", table, parameters | {"suppression": {"policy": "keep"}}).provider
+    assert stated_figures(kept).keys() == {"invariants"}
+    pairs = swap("CDSWAP", table, {"swap_fields": ["v"], "control_field": "c"}).provider
+    assert stated_figures(pairs) == {}
 
 
 # ------------------------------------------------------------------------------------------------- attacks

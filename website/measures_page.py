@@ -123,6 +123,9 @@ How to read the measures:
 - `suda` searches the sets of up to three key fields, and never the set of all of them, on which a row is
   unique. `contribution` shows which key field to make coarser; the shares add up to more than 1, because a
   set has several fields. Scores depend on the number of key fields: compare them with the source's only.
+- `population_uniques.household_risk` is the expected share of households of which at least one member is
+  re-identified: who finds one person of a household knows the others. Name the households in
+  `household_field`; a run with `household` knows them.
 - `population_uniques` needs one survey weight in `weight_fields`, all above 0; the sum of the weights is the
   size of the population. `pitman` and `zayatz` assume a random sample of it and read only the sizes of the
   classes. `benedetti_franconi` and `reidentified` read the weights class by class; if all weights are equal,

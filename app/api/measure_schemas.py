@@ -69,6 +69,8 @@ class ChangedShare(MeasureFigure):
     value: dict[str, float]
     """Field -> share."""
     per_row: ChangedRows | SkipJsonSchema[None] = None
+    chance: dict[str, float] | SkipJsonSchema[None] = None
+    """Field -> share if values are dealt to the rows at random; absent from older reports."""
 
 
 class UniqueCombinations(MeasureFigure):
@@ -212,6 +214,8 @@ class PopulationUniquesOfTable(ResponseModel):
     """Expected share of rows that are re-identified."""
     correct_match: float | SkipJsonSchema[None] = None
     """Probability that a unique match is correct."""
+    household_risk: float | SkipJsonSchema[None] = None
+    """Expected share of households with a member re-identified; absent without a field of households."""
 
 
 class PopulationUniquesValue(ResponseModel):
@@ -303,10 +307,26 @@ class IntervalShares(IntervalShare):
     Absent from older reports."""
 
 
+class NearByChance(ResponseModel):
+    """Shares of rows within the interval if values are dealt to the rows at random."""
+
+    by_field: dict[str, float]
+    """Field -> share of rows."""
+
+
+class IntervalsByChance(NearByChance):
+    """Shares of rows within the intervals if values are dealt to the rows at random."""
+
+    narrow: NearByChance
+    robust: NearByChance | SkipJsonSchema[None] = None
+
+
 class IntervalBySd(MeasureFigure):
     """Interval disclosure by standard deviation."""
 
     value: IntervalShares
+    chance: IntervalsByChance | SkipJsonSchema[None] = None
+    """Absent from older reports."""
 
 
 class RankIntervalShares(IntervalShare):
@@ -320,6 +340,7 @@ class IntervalByRanks(MeasureFigure):
     """Interval disclosure by ranks."""
 
     value: RankIntervalShares
+    chance: IntervalsByChance
 
 
 class RobustIntervalShares(ResponseModel):

@@ -19,6 +19,7 @@ GOALS = {
 
 _STATISTICS = {
     "by_field": "field by field",
+    "chance": "by chance alone",
     "change": "absolute change",
     "p05": "5th percentile",
     "q25": "lower quartile",
@@ -93,6 +94,9 @@ def measure(key: str, report: Mapping[str, Any], fields: Collection[str], discre
     over = [str(field) for field in report.get("fields") or ()]
     shown = partial(_plain, discretion=discretion, sample=sample)
     parts = _parts(report.get("value"), over, {*fields, *over}, shown, key)
+    chance = report.get("chance")
+    if isinstance(chance, Mapping):
+        _add(parts, ("chance",), chance, over, {*fields, *over}, shown, key)
     title = str(report.get("title") or humanised(key))
     texts = MEANINGS.get(key)
     basis = [] if sample is None else [f"on a random sample of {counted(sample, 'row', 'rows')}"]
@@ -104,7 +108,11 @@ def measure(key: str, report: Mapping[str, Any], fields: Collection[str], discre
         single=parts.single,
         pairs=[
             *parts.pairs,
-            *([(words_of("chance", key), shown(report["chance"]))] if "chance" in report else ()),
+            *(
+                []
+                if chance is None or isinstance(chance, Mapping)
+                else [(words_of("chance", key), shown(chance))]
+            ),
             *_intervals(report.get("interval") or {}, key, shown),
         ],
         tables=parts.tables,

@@ -17,6 +17,7 @@ from providers.measures.extremes import caution
 from providers.measures.shared import options
 from providers.measures.shared.comparison import Comparison, Release
 from providers.measures.shared.finding import BEYOND_FLOAT64, Finding, NotApplicable
+from providers.measures.shared.measure import Measure
 from providers.measures.shared.options import MeasureOptions
 from providers.progress import Progress, no_progress, sub_progress
 from providers.randomness.chacha20 import Stream
@@ -108,6 +109,8 @@ def _report(key: str, found: Finding, comparison: Comparison) -> dict[str, Any]:
     if not _is_finite(found.value):
         raise NotApplicable(BEYOND_FLOAT64)
     report = MEASURES[key].report(found.value) | dict(found.notes)
+    if chances := _chances(MEASURES[key], found.value, comparison):
+        report["chance"] = chances
     if found.fields:
         report["fields"] = list(found.fields)
     if found.sample is not None:
@@ -115,6 +118,26 @@ def _report(key: str, found: Finding, comparison: Comparison) -> dict[str, Any]:
     if cautious := caution(MEASURES[key], comparison, found.fields):
         report["caution"] = cautious
     return report
+
+
+def _chances(measure: Measure, value: Any, comparison: Comparison) -> dict[str, Any]:
+    """Return the values by chance of the parts that declare them, by field, at their places in the value.
+
+    They are those of releases whose values are dealt to the rows at random.
+    """
+    chances: dict[str, Any] = {}
+    for part in measure.parts:
+        if part.chance is None:
+            continue
+        path = part.path.split(".") if part.path else []
+        by_field, place = value, chances
+        for name in path:
+            by_field, place = by_field[name], place.setdefault(name, {})
+        for name in by_field:
+            chance = part.chance(comparison.columns[name]) if name in comparison.columns else None
+            if chance is not None:
+                place[name] = chance
+    return chances
 
 
 def _is_finite(value: Any) -> bool:

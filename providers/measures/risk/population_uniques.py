@@ -16,13 +16,15 @@ import math
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from providers.arrays import Float64Array, Int64Array
-from providers.measures.shared.columns import SIDES, kind_of
+from providers.measures.shared.columns import SIDES, Side, kind_of
 from providers.measures.shared.comparison import Comparison
 from providers.measures.shared.finding import Finding, NotApplicable
 from providers.measures.shared.measure import Measure, Part
 from providers.tables.numbers import float_values
+from providers.tables.units import unit_codes
 
 
 def benedetti_franconi(sizes: Int64Array, weights: Float64Array) -> dict[str, float]:
@@ -38,8 +40,31 @@ def benedetti_franconi(sizes: Int64Array, weights: Float64Array) -> dict[str, fl
     Returns
     -------
     dict
-        ``unique``, the sum of P(F = 1 | f) = p over the classes of one row; ``reidentified``, the sum over
-        the rows of E(1 / F | f) = (p^f / f) 2F1(f, f; f + 1; 1 - p).
+        ``unique``, the sum of P(F = 1 | f) = p over the classes of one row; ``reidentified``, the sum of
+        `row_risks` over the rows.
+    """
+    share = _seen(sizes, weights)
+    risk = row_risks(sizes, weights)
+    return {"unique": float(share[sizes == 1].sum()), "reidentified": float((sizes * risk).sum())}
+
+
+def _seen(sizes: Int64Array, weights: Float64Array) -> Float64Array:
+    """Return p = f / (sum of the weights) of each class; one of a mean weight below 1 is seen completely."""
+    share: Float64Array = np.minimum(1.0, sizes / weights)
+    return share
+
+
+def row_risks(sizes: Int64Array, weights: Float64Array) -> Float64Array:
+    """Risk of a row of each class to be re-identified: E(1 / F | f) = (p^f / f) 2F1(f, f; f + 1; 1 - p).
+
+    Parameters
+    ----------
+    sizes, weights
+        As of `benedetti_franconi`.
+
+    Returns
+    -------
+    ndarray of float64, shape (classes,)
 
     References
     ----------
@@ -48,13 +73,34 @@ def benedetti_franconi(sizes: Int64Array, weights: Float64Array) -> dict[str, fl
     """
     from scipy.special import hyp2f1  # slow to import and rarely needed
 
-    share = np.minimum(1.0, sizes / weights)  # a class of mean weight below 1 is seen completely
+    share = _seen(sizes, weights)
     # by Euler's transformation 2F1(f, f; f + 1; z) = (1 - z)^(1 - f) 2F1(1, 1; f + 1; z)
     risk = share / sizes
     few = sizes < _FEW
     risk[few] *= hyp2f1(1.0, 1.0, sizes[few] + 1.0, 1.0 - share[few])
     risk[~few] *= _series(sizes[~few], 1.0 - share[~few])
-    return {"unique": float(share[sizes == 1].sum()), "reidentified": float((sizes * risk).sum())}
+    return risk
+
+
+def household_risk(risks: Float64Array, households: Int64Array) -> float:
+    """Mean over the households of 1 - prod(1 - r_i): the expected share of which a member is re-identified.
+
+    Parameters
+    ----------
+    risks : ndarray of float64, shape (rows,)
+        Risk r_i of each row, from 0 to 1.
+    households : ndarray of int64, shape (rows,)
+        Household of each row, from 0 on; at least one row.
+
+    References
+    ----------
+    Templ, Meindl and Kowarik 2015, Statistical disclosure control for micro-data using the R package
+    sdcMicro, Journal of Statistical Software 67(4), doi:10.18637/jss.v067.i04: hierarchical risk.
+    """
+    _, numbers = np.unique(households, return_inverse=True)
+    with np.errstate(divide="ignore"):  # a risk of 1 is that of its household
+        spared = np.bincount(numbers, np.log1p(-risks))
+    return float(np.mean(-np.expm1(spared)))
 
 
 _LARGEST_POPULATION = 2.0**63
@@ -255,8 +301,24 @@ def _find(comparison: Comparison) -> Finding:
         sums = np.bincount(classes, weights=weights).astype(np.float64)
         if sums.sum() >= _LARGEST_POPULATION:
             raise NotApplicable(f"the weights '{named[0]}' sum to {sums.sum():.3g} persons, 2^63 or more")
-        values[when] = population_uniques(np.bincount(classes), sums)
+        sizes = np.bincount(classes)
+        values[when] = population_uniques(sizes, sums)
+        if (households := _households(comparison, side, table)) is not None:
+            risks = row_risks(sizes, sums)[classes]
+            values[when]["household_risk"] = household_risk(risks, households)
     return Finding(values, fields)
+
+
+def _households(comparison: Comparison, side: Side, table: pa.Table) -> Int64Array | None:
+    """Return the household of each row of a table, from 0 on; None if no option and no run names its field."""
+    params = comparison.release.parameters
+    of_run = getattr(params, "household", None) or getattr(params, "household_check", None)
+    name = comparison.options.household_field or of_run
+    found = unit_codes(table, name)
+    if found is None and side == "destination" and comparison.aligned:
+        source = unit_codes(comparison.release.source, name)
+        return None if source is None else comparison.by_destination_row(source)
+    return found
 
 
 _WORDS = {
@@ -267,6 +329,7 @@ _WORDS = {
     "zayatz": "unique in the population, by Zayatz",
     "reidentified": "expected share re-identified",
     "correct_match": "probability that a unique match is correct",
+    "household_risk": "expected share of households with a member re-identified",
 }
 
 MEASURE = Measure(
@@ -280,17 +343,25 @@ MEASURE = Measure(
     "prod for i = n to N - 1 of (theta + alpha + i - 1) / (theta + i), theta and alpha fitted by maximum "
     "likelihood (Pitman, Hoshino); n_1 / n P(1 | 1) C_1 / sum of P(1 | i) C_i, P hypergeometric, C_i "
     "classes of i rows (Zayatz). reidentified: sum of f E(1 / F | f) / n, F - f negative binomial with p = f "
-    "/ w. correct_match: pi n_1 / (pi n_1 + 2 (1 - pi) n_2), pi = n / N",
+    "/ w. household_risk: mean over the households of 1 - prod(1 - r_i), r_i = E(1 / F | f). correct_match: "
+    "pi n_1 / (pi n_1 + 2 (1 - pi) n_2), pi = n / N",
     source="Benedetti and Franconi 1998; Hoshino 2001, J. Off. Stat. 17, 499-520; Zayatz 1991; Skinner and "
     "Elliot 2002, doi:10.1111/1467-9868.00365",
     cost="O(n log n)",
     find=_find,
     parts=tuple(
         Part(f"after.{key}")
-        for key in ("benedetti_franconi", "pitman", "zayatz", "reidentified", "correct_match")
+        for key in (
+            "benedetti_franconi",
+            "pitman",
+            "zayatz",
+            "reidentified",
+            "correct_match",
+            "household_risk",
+        )
     ),
     needs=("key_fields",),
     needs_each=("weight_fields",),
-    uses=("rounding",),
+    uses=("rounding", "household_field"),
     words={f"{within}{key}": words for within in ("", "before.", "after.") for key, words in _WORDS.items()},
 )

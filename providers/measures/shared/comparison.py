@@ -98,7 +98,8 @@ class Comparison:
             self.unjudged = [name for name in release.destination.schema.names if name not in self.columns]
         named = {*options.fields, *options.key_fields, *options.known_fields, options.target or ""}
         named |= set(options.sensitive_fields)
-        identifiers = {*options.identifier_fields, *({self.rows_together} - named)}
+        together = {self.rows_together, options.household_field or ""}
+        identifiers = {*options.identifier_fields, *(together - named)}
         roles = roles_of(self.columns.values(), identifiers, options.weight_fields, named)
         self.left_out |= roles
         self.compared = {name: column for name, column in self.columns.items() if name not in roles}

@@ -38,6 +38,9 @@ class MeasureOptions(StrictModel):
     `record_linkage`, `unique_combinations`, `mean_k`, `k_anonymity`, `l_diversity`, `t_closeness`,
     `prediction` and `suda`, and in every interval; the field takes no part in distances. Default: `unit_id`
     of the run."""
+    household_field: str | SkipJsonSchema[None] = Field(default=None, examples=["household_id"])
+    """Field that identifies the households of persons, for `population_uniques`: the risk of a household is
+    that of at least one of its members. Default: `household` of the run."""
     domain_fields: tuple[str, ...] = Field(default=(), examples=[["region"]])
     """Fields whose categories are the domains of `domain_totals`, each field by itself."""
     stratum_field: str | SkipJsonSchema[None] = Field(default=None, examples=["stratum"])
@@ -214,7 +217,7 @@ _NAMING = ("fields", "key_fields", "known_fields", "sensitive_fields")
 
 def _check_design(options: MeasureOptions, both: Mapping[str, tuple[pa.Field, pa.Field]]) -> None:
     """Raise ParameterError if a field of units or of the design is unknown, has no codes, or is a weight."""
-    for option in ("unit_field", "stratum_field", "cluster_field"):
+    for option in ("unit_field", "household_field", "stratum_field", "cluster_field"):
         name, pointer = getattr(options, option), f"{_POINTER}/{option}"
         if name is None:
             continue

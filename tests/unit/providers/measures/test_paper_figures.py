@@ -249,6 +249,28 @@ def test_rank_intervals_of_values_dealt_at_random_are_those_of_chance() -> None:
     assert share_by_chance(np.full(3, np.nan), 0.1) is None
 
 
+def test_shares_by_field_have_those_of_values_dealt_at_random() -> None:
+    """The mean of 60 releases whose fields are dealt at random is the chance of the report (4.5 errors)."""
+    table = SOURCE.select(["income", "weeks"]).slice(0, 80)
+    found: dict[str, list[float]] = {"changed_share": [], "interval_sd": [], "interval_ranks": []}
+    chances: dict[str, float] = {}
+    for _ in range(60):
+        dealt = pa.table(
+            {name: table[name].take(pa.array(RANDOM.permutation(80))) for name in table.column_names}
+        )
+        given = MeasureOptions(only=tuple(found))
+        for key, report in assess(Release(table, dealt), given, STREAM).measures.items():
+            value, chance = report["value"], report["chance"]
+            found[key].append(
+                value["weeks"] if key == "changed_share" else value["narrow"]["by_field"]["weeks"]
+            )
+            chances[key] = (
+                chance["weeks"] if key == "changed_share" else chance["narrow"]["by_field"]["weeks"]
+            )
+    for key, values in found.items():
+        assert abs(np.mean(values) - chances[key]) < 4.5 * np.std(values) / np.sqrt(60), key
+
+
 def test_an_extreme_value_changes_no_interval_of_ranks() -> None:
     released = moved("income")
     income = SOURCE["income"].to_pylist()

@@ -11,13 +11,16 @@ import pytest
 
 from app.report.measure_tables import measure
 from app.report.small_counts import Discretion
+from providers import PROVIDERS
 from providers.measures.assessment import Assessment, MeasureOptions, Release, assess
 from providers.measures.risk.population_uniques import (
     benedetti_franconi,
     correct_match,
     fitted,
+    household_risk,
     log_likelihood,
     population_uniques,
+    row_risks,
     stays_unique,
     zayatz,
 )
@@ -199,3 +202,59 @@ def test_what_it_needs(weights: list[str], values: list[Any], words: str) -> Non
     table = pa.table({"age": [1, 2], "w": values, "v": [1, 1]})
     assert words in assessed(table, weights).left_out["population_uniques"]
     assert "1 row" in assessed(table.slice(0, 0), ["w"]).left_out["population_uniques"]
+
+
+def test_the_risk_of_a_household_is_that_of_one_of_its_members() -> None:
+    """1 - prod(1 - r_i), also with a member who is certainly re-identified; the mean over the households."""
+    risks, households = [0.1, 0.5, 1.0, 0.2, 0.0, 0.3], [7, 7, 3, 3, 5, 7]
+    by_hand = [1 - 0.9 * 0.5 * 0.7, 1.0, 0.0]
+    assert household_risk(np.array(risks), np.array(households)) == pytest.approx(math.fsum(by_hand) / 3)
+    assert household_risk(np.array([1e-12]), np.array([0])) == pytest.approx(1e-12, rel=1e-9)
+
+
+def test_households_are_those_that_are_named_or_those_of_the_run() -> None:
+    """Persons of a release without the field have the households of their source rows."""
+    random = np.random.default_rng(9)
+    source = pa.table(
+        {
+            "house": np.repeat(np.arange(100), 3),
+            "age": random.integers(20, 60, 300),
+            "sex": random.choice(["f", "m"], 300),
+            "weight": random.uniform(5, 40, 300),
+        }
+    )
+
+    def found(release: Release, **options: Any) -> dict[str, Any]:
+        given = MeasureOptions(
+            only=("population_uniques",), key_fields=("age", "sex"), weight_fields=("weight",), **options
+        )
+        value = assess(release, given, Stream(bytes(32), "measures", 1)).measures["population_uniques"][
+            "value"
+        ]
+        assert isinstance(value, dict)
+        return value
+
+    released = source.set_column(1, "age", source["age"].take(pa.array(random.permutation(300))))
+    value = found(Release(source, released), household_field="house")
+    keys = source.select(["age", "sex"]).to_pylist()
+    classes: dict[tuple[Any, ...], list[int]] = {tuple(row.values()): [] for row in keys}
+    for index, row in enumerate(keys):
+        classes[tuple(row.values())].append(index)
+    weights = source["weight"].to_numpy()
+    risk: dict[int, float] = {}
+    for rows in classes.values():
+        (of_row,) = row_risks(np.array([len(rows)]), np.array([weights[rows].sum()]))
+        risk |= dict.fromkeys(rows, float(of_row))
+    expected = [
+        1 - math.prod(1 - risk[row] for row in range(3 * house, 3 * house + 3)) for house in range(100)
+    ]
+    assert value["before"]["household_risk"] == pytest.approx(math.fsum(expected) / 100)
+    assert value["before"]["household_risk"] > value["before"]["reidentified"]
+    assert value["after"]["household_risk"] != value["before"]["household_risk"]
+    params = PROVIDERS["CDSWAP"].params.model_validate(
+        {"swap_fields": ["age"], "control_field": "sex", "household": "house"}
+    )
+    assert found(Release(source, released, service="CDSWAP", parameters=params)) == value
+    without = released.drop_columns(["house"])
+    assert found(Release(source, without, service="CDSWAP", parameters=params)) == value
+    assert "household_risk" not in found(Release(source, released))["before"]

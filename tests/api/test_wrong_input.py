@@ -272,7 +272,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], int, str, str, str]] = {
         422,
         "invalid_source",
         "",
-        "not a complete Parquet file",
+        "the body is text; if it is CSV, send it as text/csv",
     ),
     "a workbook": (upload(b"PK\x03\x04", "application/zip"), 415, "unsupported_media_type", "", NO_CSV),
     "day first in a CSV": (

@@ -24,6 +24,7 @@ from providers.selection.headline_words import (
     NO_FIGURE_OF_RISK,
     NONE_IS_BETTER,
     NOTHING_MEASURED,
+    ONE_ROW,
     constant_words,
     lowered,
     names_of,
@@ -113,7 +114,7 @@ def headline(
         utility = utility_words(report["measures"], report.get("pictures") or {}, rows, whole=not unjudged)
     else:
         utility = _count_of_attacks(report) if report.get("verdict") else NOTHING_MEASURED
-    action = _action(state, report, parameters or {})
+    action = ACTIONS["one_row"] if sentence == ONE_ROW else _action(state, report, parameters or {})
     if state == "low" and unjudged and not (options or MeasureOptions()).sensitive_fields:
         state, sentence, action = "unknown", unjudged_words(unjudged, sentence), ACTIONS["unjudged"]
     return Headline(state, [sentence, utility, action], **found)
@@ -125,6 +126,9 @@ def _risk(
     """Return the state, the sentence on risk, and the figures that decide."""
     if verdict := report.get("verdict"):
         return _of_attacks(verdict)
+    rows = int((report.get("summary") or {}).get("rows") or 0)
+    if (rows if source is None else source.num_rows) == 1:
+        return "unknown", ONE_ROW, {}
     readings, constant = readings_of(report, source, options)
     value, bounds, decisive = _decisive(readings, thresholds)
     reversible = _reversible(report)
@@ -138,7 +142,6 @@ def _risk(
     if value is None:
         return "unknown", constant_words(constant) if constant else NO_FIGURE_OF_RISK, {}
     state = _state(value, bounds)
-    rows = int((report.get("summary") or {}).get("rows") or 0)
     words = reading_words(
         {each.figure: (each.value, each.chance, each.field) for each in decisive},
         options.known_fields or options.key_fields,

@@ -132,6 +132,27 @@ def test_a_field_with_one_value_is_not_judged(value: str | int) -> None:
     assert (found.state, [each["figure"] for each in found.decided_by]) == ("high", ["record_linkage"])
 
 
+def test_no_parameter_is_advised_that_cannot_change_the_deciding_figure() -> None:
+    """Rows are found and read, or membership is seen, in fields that the run leaves alone."""
+    given = report(people(), MeasureOptions(key_fields=("age",), sensitive_fields=("town",)))
+    options = MeasureOptions(key_fields=("age",), sensitive_fields=("town",))
+    given["summary"]["changed"] = {"income": 200}
+    words = headed(given, options=options, rate=0.5, k=3).sentences[2]
+    assert "To lower the risk, change more fields, such as 'age' and 'town'" in words
+    assert "rate" not in words
+    given["summary"]["changed"] = {"town": 3}
+    assert "raise 'rate'" in headed(given, options=options, rate=0.5, k=3).sentences[2]
+    membership = {"attack": "membership", "value": 1.0, "state": "high", "reason": "It succeeds."}
+    attacked: dict[str, Any] = {
+        "summary": {"rows": ROWS, "changed": {"income": 200}},
+        "verdict": {"state": "high", "reasons": ["It succeeds."], "attacks": [membership]},
+        "attacks": {"membership": {"details": {"used": ["age"]}}},
+    }
+    assert "such as 'age': it is read" in headed(attacked, rate=0.5).sentences[2]
+    attacked["attacks"]["membership"]["details"] = {}
+    assert "raise 'rate'" in headed(attacked, rate=0.5).sentences[2]
+
+
 def test_one_row_is_not_judged() -> None:
     """It is found always, and chance finds it, too; a lower bound of 100 % by chance would be a low risk."""
     source = pa.table({name: values[:1] for name, values in people().items()})

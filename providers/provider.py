@@ -221,6 +221,9 @@ class Provider(Generic[P]):
 
     `swap` may see fewer fields than this schema has.
     """
+    check_rows: Callable[[P, int], None] = lambda params, rows: None
+    """(checked params, rows of the source) -> None; raises the SourceError that `swap` raises of every table
+    of as many rows. `swap` does not rely on it."""
 
     def __post_init__(self) -> None:
         """Register the parameters, so that other services' messages can point to this service."""

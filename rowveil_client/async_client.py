@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import Any, Self, Unpack
+from typing import Any, NoReturn, Self, Unpack
 
 import httpx
 import pyarrow as pa
@@ -25,6 +25,7 @@ from rowveil_client.calls import (
     path_of,
     run_call,
     run_of,
+    unpicklable,
 )
 from rowveil_client.problem import Problem, checked, content_of
 from rowveil_client.progress import is_interactive, progress_bar, show
@@ -257,6 +258,10 @@ class AsyncRowveil:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled: connections are of one loop, and the key would be among the bytes."""
+        raise TypeError(unpicklable(type(self).__name__))
 
     @asynccontextmanager
     async def _uploaded(self, tables: dict[str, pa.Table]) -> AsyncIterator[dict[str, Any]]:

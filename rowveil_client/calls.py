@@ -51,6 +51,14 @@ class Call:
         return self.members | sources | more
 
 
+def unpicklable(name: str) -> str:
+    """Return the message about a client that is to be pickled; ``name``: that of its class."""
+    return (
+        f"a {name} cannot be pickled or copied, because its connections belong to this process: create one "
+        "in each process"
+    )
+
+
 def run_call(service: str, table: pa.Table, members: dict[str, Any], parameters: dict[str, Any]) -> Call:
     """Return the call of a service; members that are None are left out."""
     return Call(f"/v1/services/{service}", {"source": table}, _given(members | {"parameters": parameters}))

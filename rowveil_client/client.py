@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, Self, Unpack
+from typing import Any, NoReturn, Self, Unpack
 
 import httpx
 import pyarrow as pa
@@ -23,6 +23,7 @@ from rowveil_client.calls import (
     path_of,
     run_call,
     run_of,
+    unpicklable,
 )
 from rowveil_client.problem import Problem, checked, content_of
 from rowveil_client.progress import is_interactive, progress_bar, show
@@ -340,6 +341,10 @@ class Rowveil:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled: connections are of one process, and the key would be among the bytes."""
+        raise TypeError(unpicklable(type(self).__name__))
 
     @contextmanager
     def _uploaded(self, tables: dict[str, pa.Table]) -> Iterator[dict[str, Any]]:

@@ -283,7 +283,7 @@ def _ledger(database: Database, source: str | None) -> int:
         for entry in entries:
             risk = entry.risk or {}
             measured = (
-                f"  restores {risk['field']} in {risk['all_releases']:.0%} of the "
+                f"  restores '{risk['field']}' in {risk['all_releases']:.0%} of the "
                 f"{'units' if risk.get('unit') else 'rows'} ({risk['by']}, "
                 f"{risk['releases']} releases)"
                 if "field" in risk

@@ -167,7 +167,7 @@ def _row(state: Mapping[str, Any], attacks: Mapping[str, Any]) -> tuple[str, ...
     name = state["attack"]
     if (field := state.get("field")) is not None:
         found = found[field]
-        name = f"{name} {field}"
+        name = f"{name} '{field}'"
     rates = [
         "-" if which not in found else f"{100 * found[which]['rate']:.1f} %"
         for which in ("attack", "baseline", "control")

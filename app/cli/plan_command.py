@@ -79,7 +79,8 @@ def plan(call: Call, settings: Settings) -> int:
         source = workspace.read(given.source, upload)
         schema = call.source(source).schema
         try:
-            parameters, _ = checked_run(provider, request, schema, thresholds_of(settings, None))
+            rows = given.rows or source.stored.rows
+            parameters, _ = checked_run(provider, request, schema, rows, thresholds_of(settings, None))
         except ProviderError as error:
             raise call.failure(error) from None
         table = BlobTable(source.access, source.stored.rows)

@@ -59,7 +59,9 @@ def run(call: Call, settings: Settings) -> int:
         source = workspace.read(given.source, upload)
         schema = call.source(source).schema
         try:
-            parameters, options = checked_run(provider, request, schema, thresholds_of(settings, None))
+            parameters, options = checked_run(
+                provider, request, schema, source.stored.rows, thresholds_of(settings, None)
+            )
             stream_chunks(written_as, schema, iter(()))
         except (ProviderError, FormatError) as error:
             raise call.failure(error) from None

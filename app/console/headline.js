@@ -15,7 +15,7 @@ export function headlineOf({ headline }, title = "In three sentences") {
   return element(
     "section",
     { class: `headline ${CLASSES[headline.state]}`, "aria-label": title },
-    element("p", {}, element("strong", {}, shown(sayOfTable(risk)))),
+    element("p", {}, element("strong", {}, shown(risk))), // its quoted names are of fields, also one named "rate"
     others.map((sentence) => element("p", {}, shown(sayOfTable(sentence)))),
   );
 }

@@ -17,7 +17,9 @@ import pyarrow as pa
 
 from app.formats.bounded_file import Batches
 from app.formats.errors import FormatError, damaged_field
+from app.formats.first_bytes import FIRST_BYTES, refuse_other_format
 from app.formats.large_batches import StreamFile, can_cut, in_pieces
+from app.formats.media_types import ARROW_STREAM
 from app.formats.released_arrays import released
 from app.formats.schema_checks import check_schema
 from app.formats.written_batches import written_batches
@@ -81,8 +83,7 @@ class ChunkSink(io.RawIOBase):
 def open_arrow(data: bytes | BinaryIO) -> Batches:
     """Open the table of an Arrow stream; every buffer is validated before it is used."""
     source = StreamFile(data)
-    if source.read(6) == b"ARROW1":
-        raise FormatError("this is an Arrow file; send the Arrow stream format")
+    refuse_other_format(ARROW_STREAM, source.read(FIRST_BYTES))
 
     def open_reader() -> pa.ipc.RecordBatchStreamReader:
         source.seek(0)

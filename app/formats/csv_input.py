@@ -13,7 +13,6 @@ a separate pass: the text is read block by block, and none of it is kept in memo
 
 from __future__ import annotations
 
-import codecs
 import csv
 import io
 import re
@@ -30,7 +29,9 @@ from app.formats.csv_dialect import CsvDialect, RawRecodedFile, RecodedFile
 from app.formats.csv_inference import FieldType, without
 from app.formats.csv_quotes import check_quotes
 from app.formats.errors import CellFault, FormatError
+from app.formats.first_bytes import FIRST_BYTES, refuse_other_format
 from app.formats.json_input import Fields, declared_types, refuse_unknown
+from app.formats.media_types import CSV
 from app.formats.schema_checks import checked_names
 from app.formats.value_text import from_text
 
@@ -51,27 +52,6 @@ _DELIMITERS = {",": "','", ";": "';'", "\t": "'tab'", "|": "'|'"}
 
 _SEPARATOR_LINE = re.compile(r'"?sep=.?"?\s*', re.IGNORECASE)
 """First line by which spreadsheet programs learn the delimiter."""
-
-_UTF_16 = "the CSV is UTF-16; state it as 'encoding', or save the CSV as UTF-8"
-
-_OTHER_FORMATS = {
-    b"\x1f\x8b": (
-        "the body is gzip data; send it with the header 'Content-Encoding: gzip', or name the file .csv.gz"
-    ),
-    b"\x28\xb5\x2f\xfd": "the body is Zstandard data; send it uncompressed, or as gzip",
-    b"PK\x03\x04": "the body is a ZIP file or a workbook such as .xlsx; save the sheet as CSV (UTF-8)",
-    b"\xd0\xcf\x11\xe0": "the body is a workbook such as .xls; save the sheet as CSV (UTF-8)",
-    b"PAR1": (
-        "the body is a Parquet file; send it as application/vnd.apache.parquet, or name the file .parquet"
-    ),
-    b"ARROW1": "the body is an Arrow file; send an Arrow stream, as application/vnd.apache.arrow.stream",
-    b"\xff\xff\xff\xff": (
-        "the body is an Arrow stream; send it as application/vnd.apache.arrow.stream, or name the file .arrow"
-    ),
-    b"\xff\xfe": _UTF_16,
-    b"\xfe\xff": _UTF_16,
-}
-"""First bytes of data that is no CSV in UTF-8, and the remedy."""
 
 
 def open_csv(
@@ -102,7 +82,8 @@ class _Text:
 
     def _header(self) -> tuple[list[str], bool]:
         """Return the names, and whether anything follows them."""
-        self._refuse_other_formats()
+        self._file.seek(0)
+        refuse_other_format(CSV, self._file.read(FIRST_BYTES), self.dialect.encoding)
         header: list[str] = []
         text = io.TextIOWrapper(
             io.BufferedReader(RawRecodedFile(self.whole())),  # type: ignore[type-var]
@@ -135,21 +116,6 @@ class _Text:
         refuse_nul(names)
         _refuse_other_delimiter("".join(header), self.dialect.delimiter)
         return checked_names(names), has_rows
-
-    def _refuse_other_formats(self) -> None:
-        """Raise FormatError for the first bytes of another format or, if an encoding is stated, of UTF-8."""
-        self._file.seek(0)
-        first_bytes = self._file.read(8)
-        if self.dialect.encoding != "utf-8":
-            if first_bytes.startswith(codecs.BOM_UTF8):
-                raise FormatError(
-                    f"the CSV begins with the byte order mark of UTF-8 and is not {self.dialect.encoding}; "
-                    "state the encoding 'utf-8'"
-                )
-            return
-        for mark, message in _OTHER_FORMATS.items():
-            if first_bytes.startswith(mark):
-                raise FormatError(message)
 
     def numeric(self, cells: pa.Array) -> pa.Array:
         """Return cells, with points for decimal commas; a cell with a point is then no number."""

@@ -21,6 +21,8 @@ import pyarrow as pa
 from app.formats.arrow import ChunkSink, checked, invalid_data
 from app.formats.bounded_file import Batches, BoundedFile
 from app.formats.errors import FormatError
+from app.formats.first_bytes import FIRST_BYTES, refuse_other_format
+from app.formats.media_types import PARQUET
 from app.formats.released_arrays import released
 from app.formats.schema_checks import MOST_FIELDS, check_schema
 from app.formats.written_batches import written_batches
@@ -56,9 +58,11 @@ def open_parquet(data: bytes | BinaryIO) -> Batches:
     """Open the table of a Parquet file; batches are decoded one at a time, pages are read when needed."""
     import pyarrow.parquet as pq  # imported late: it brings clients of cloud storages
 
+    source = BoundedFile(data)
+    refuse_other_format(PARQUET, source.read(FIRST_BYTES))
     try:
         # a row group's column is read through a buffer of this size, not completely
-        file = pq.ParquetFile(BoundedFile(data), buffer_size=_PAGE_BUFFER, pre_buffer=False)
+        file = pq.ParquetFile(source, buffer_size=_PAGE_BUFFER, pre_buffer=False)
         metadata = file.metadata
         if metadata.num_columns > MOST_FIELDS:
             raise FormatError(

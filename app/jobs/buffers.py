@@ -12,7 +12,7 @@ from app.jobs.reference_reader import ReferenceReader
 from app.jobs.requests import DEFAULT_OPTIONS, UNANNOTATED, Annotations, StoredTable, SubmissionOptions
 from app.jobs.tables.buffer_rows import BufferRows
 from app.jobs.tables.table_writes import TableWrites
-from app.jobs.tables.uploads import DeclaredLength, HashedUpload, Upload
+from app.jobs.tables.uploads import DeclaredLength, HashedUpload, Upload, checked_start
 from app.jobs.transactions import JobTransactions
 from app.loop_threads import run_to_its_end
 from app.store.blobs.arrow_stream import TableReader
@@ -119,6 +119,7 @@ class BufferService:
         self._reference_reader.find(reference, "source", self._caller.project)
         declared = DeclaredLength()
         chunks = decode(self._reference_reader.chunks(reference, self._caller.project, declared.set))
+        chunks = checked_start(chunks, lambda: upload)
         stored = await self._writes.receive_while_awaited(chunks, upload, self._caller, gone, declared)
         return replace(stored, reference=reference)
 

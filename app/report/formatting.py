@@ -69,6 +69,11 @@ def named(text: str) -> Markup:
     return Markup('<bdi class="name">{}</bdi>').format(visible(text))
 
 
+def quoted(text: str) -> str:
+    """Put a name that the caller chose in quotes, for a sentence without markup."""
+    return f"'{visible(text)}'"
+
+
 def humanised(key: str) -> str:
     """Turn a key of the report into words, for lack of better ones."""
     return key.replace("_", " ")

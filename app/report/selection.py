@@ -7,7 +7,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from app.report.formatting import counted, humanised, listed, named, number, visible
+from app.report.formatting import counted, humanised, listed, named, number, quoted, visible
 from app.report.measure_tables import GOALS, words_of
 from app.report.page_table import Cell, Table
 from app.report.plots import Axis, Point
@@ -130,7 +130,7 @@ def _comparison(given: Mapping[str, Any], best: int) -> list[str]:
         )
     if attacked := given.get("attacked"):
         known, sensitive = (
-            listed([visible(str(name)) for name in attacked[role]]) for role in ("known", "sensitive")
+            listed([quoted(str(name)) for name in attacked[role]]) for role in ("known", "sensitive")
         )
         sentences.append(f"Attacks: an intruder who knows {known} wants to learn {sensitive}.")
     covers = {str(given[which]): figures.get(given[which], {}).get("interval_covers") for which in _AXES}
@@ -140,7 +140,7 @@ def _comparison(given: Mapping[str, Any], best: int) -> list[str]:
         if causes
     ]
     if protected := given.get("protected"):
-        names = listed([visible(str(name)) for name in protected])
+        names = listed([quoted(str(name)) for name in protected])
         sentences.append(f"Fields that were changed: {names}.")
     for which, each in (given.get("axes") or {}).items():
         if each.get("constant"):
@@ -255,7 +255,7 @@ def _outcome(point: Mapping[str, Any], discretion: Discretion) -> str:
     if (missing := point.get("unprotected")) is None and point.get("protects_fewer"):
         reasons.append("protects fewer fields than another one")
     if missing:
-        reasons.append(f"protects fewer fields: not {listed([str(name) for name in missing])}")
+        reasons.append(f"protects fewer fields: not {listed([quoted(str(name)) for name in missing])}")
     return "; ".join(reasons) or "dominated"
 
 

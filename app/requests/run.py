@@ -171,9 +171,20 @@ def run_request_model(provider: Provider[Any]) -> type[RunRequest]:
 
 
 def checked_run(
-    provider: Provider[Any], request: RunRequest, schema: pa.Schema, thresholds: Thresholds
+    provider: Provider[Any], request: RunRequest, schema: pa.Schema, rows: int, thresholds: Thresholds
 ) -> tuple[Params, dict[str, Any]]:
-    """Return the parameters and options of the job, checked against the source's schema.
+    """Return the parameters and options of the job, checked against the source's schema and number of rows.
+
+    Parameters
+    ----------
+    provider : Provider
+    request : RunRequest
+    schema : pa.Schema
+        Schema of the source.
+    rows : int
+        Number of rows of the source.
+    thresholds : Thresholds
+        Thresholds of the attacks' verdict.
 
     Raises
     ------
@@ -181,8 +192,11 @@ def checked_run(
         Attacks were requested, and no option names a field to attack.
     ParameterError
         A parameter or an option does not fit the source.
+    SourceError
+        The service refuses every table of this number of rows, or two fields have the same name.
     """
     parameters: Params = provider.check(request.parameters, schema)
+    provider.check_rows(parameters, rows)
     check_options(request.measures, schema, schema)
     options: dict[str, Any] = {}
     if request.candidates.count > 1:

@@ -38,6 +38,9 @@ the service wrote it. None of them is retried."""
 Outcome = tuple[Result, str | None]
 """Result of an attempt, and the cause if it failed, in words for the job's owner."""
 
+Queues = dict[webhook_outbox.Queue, int]
+"""Queue -> number of attempts, or of its last turn."""
+
 _COUNTED = ("delivered", "refused", "gone", "altered", "retried", "given_up")
 
 _UNBOUND = "its webhook is sealed to the job only: by an older version, or copied in the database"
@@ -48,8 +51,8 @@ _PARALLEL = 8
 _PARALLEL_OF_OWNER = 2
 """Attempts at the same time for the jobs of one owner, whose receivers may all be slow."""
 
-_MOST_TURNS = 10_000
-"""Maximum number of owners whose last turn is remembered."""
+_MOST_TURNS = 20_000
+"""Maximum number of queues whose last turn is remembered."""
 
 _POLL_SECONDS = 5.0
 
@@ -94,10 +97,10 @@ class Deliverer:
         self._wake = asyncio.Event()
         self._polling: asyncio.Task[None] | None = None
         self._running: set[asyncio.Task[None]] = set()
-        self._active: Counter[str] = Counter()
-        """Attempts of each owner."""
-        self._turns: dict[str, int] = {}
-        """Number of each owner's last turn, in their order."""
+        self._active: Counter[webhook_outbox.Queue] = Counter()
+        """Attempts of each queue: owner and class of the receiver."""
+        self._turns: dict[webhook_outbox.Queue, int] = {}
+        """Number of each queue's last turn, in their order."""
         self._last_turn = 0
         for result in _COUNTED:
             metrics.deliveries.labels(result)  # exported as 0: an alert notices the first rise
@@ -139,20 +142,20 @@ class Deliverer:
                     await self._wake.wait()
 
     def _begin(self, delivery: Delivery) -> None:
-        owner = delivery.owner
+        queue = (delivery.owner, delivery.receiver)
         task = asyncio.create_task(self._deliver(delivery))
         self._running.add(task)
-        self._active[owner] += 1
+        self._active[queue] += 1
         self._last_turn += 1
-        self._turns.pop(owner, None)  # so that the dict is in the order of the turns
-        self._turns[owner] = self._last_turn
+        self._turns.pop(queue, None)  # so that the dict is in the order of the turns
+        self._turns[queue] = self._last_turn
         if len(self._turns) > _MOST_TURNS:
             del self._turns[next(iter(self._turns))]
-        task.add_done_callback(lambda ended: self._ended(ended, owner))
+        task.add_done_callback(lambda ended: self._ended(ended, queue))
 
-    def _ended(self, task: asyncio.Task[None], owner: str) -> None:
+    def _ended(self, task: asyncio.Task[None], queue: webhook_outbox.Queue) -> None:
         self._running.discard(task)
-        self._active -= Counter([owner])  # drops an owner without any
+        self._active -= Counter([queue])  # drops a queue without any
         self.wake()
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("a message's attempt is not recorded: %s", type(error).__qualname__)
@@ -210,7 +213,7 @@ class Deliverer:
             self._sender = network.Sender(self._reach, self._settings.webhook_timeout)
         return self._sender
 
-    def _claim(self, most: int, active: dict[str, int], turns: dict[str, int]) -> list[Delivery]:
+    def _claim(self, most: int, active: Queues, turns: Queues) -> list[Delivery]:
         lease = timedelta(seconds=2 * self._settings.webhook_timeout + 30)
         with self._database.write() as session:
             now = moment(session)
@@ -232,7 +235,13 @@ class Deliverer:
             now = moment(session)
             if last:
                 state = "delivered" if result == "delivered" else "given_up"
-                values = {"state": state, "ended_at": now, "sealed_webhook": None, "owner": ""}
+                values = {
+                    "state": state,
+                    "ended_at": now,
+                    "sealed_webhook": None,
+                    "owner": "",
+                    "receiver": "",
+                }
             else:
                 wait = seconds_to_next(delivery.attempts, self._settings.webhook_retry_seconds)
                 values = {"due_at": now + timedelta(seconds=wait)}

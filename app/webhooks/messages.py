@@ -12,6 +12,7 @@ import logging
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 import orjson
 
@@ -35,6 +36,9 @@ class Webhook:
 
 
 _PREFIX = "whsec_"
+
+_RECEIVER_CLASSES = 64
+"""Number of classes of the receivers of one owner."""
 
 _LEAST, _MOST = 24, 64  # bytes of a secret, by the standard
 
@@ -121,20 +125,32 @@ def queue_message(session: Transaction, sealer: Sealer, job: Job, state: str, va
         state="pending",
         due_at=finished,
     )
-    delivery.sealed_webhook = _move_webhook(sealer, sealed_webhook, delivery)
+    delivery.sealed_webhook, delivery.receiver = _move_webhook(sealer, sealed_webhook, delivery)
     webhook_outbox.insert(session, delivery)
 
 
-def _move_webhook(sealer: Sealer, sealed: bytes | None, delivery: Delivery) -> bytes | None:
-    """Seal the job's webhook to a message. One that does not open is returned as it is.
+def receiver_class(sealer: Sealer, owner: str, url: str) -> str:
+    """Return two hex digits that are equal for all webhooks of an owner on one host.
 
-    The end of a job does not fail by its webhook: the delivery refuses such a message and gives it up.
+    The receivers of an owner take turns by them. There are few classes, so that the search for due messages
+    takes no longer for an owner with many hosts; two hosts may be in one class.
+    """
+    host = urlsplit(url).hostname or ""
+    return f"{int(sealer.host_fingerprint(owner, host), 16) % _RECEIVER_CLASSES:02x}"
+
+
+def _move_webhook(sealer: Sealer, sealed: bytes | None, delivery: Delivery) -> tuple[bytes | None, str]:
+    """Seal the job's webhook to a message, and return the class of its receiver.
+
+    A webhook that does not open is returned as it is, without a class. The end of a job does not fail by its
+    webhook: the delivery refuses such a message and gives it up.
     """
     if sealed is None:
-        return None
+        return None, ""
     try:
         plain = sealer.open(sealed, webhook_context(delivery.job_id))
     except SealBroken as error:
         _log.error("job %s: its webhook cannot be sealed to a message: %s", delivery.job_id, error)
-        return sealed
-    return sealer.seal(plain, message_binding(delivery))
+        return sealed, ""
+    url, _ = orjson.loads(plain)
+    return sealer.seal(plain, message_binding(delivery)), receiver_class(sealer, delivery.owner, url)

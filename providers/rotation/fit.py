@@ -145,6 +145,12 @@ def read_numbers(
     return values, absent, valid
 
 
+def refuse_few_rows(rows: int, aside: str = "") -> None:
+    """Raise SourceError if there are fewer than two rows; ``aside`` says which rows were counted."""
+    if rows < 2:
+        raise SourceError(f"PABIDOT needs two rows or more; there are {rows}{aside}")
+
+
 def varying_fields(found: Moments, names: Sequence[str], faults: Faults) -> list[int]:
     """Return the indices of the fields that are not constant.
 
@@ -161,9 +167,7 @@ def varying_fields(found: Moments, names: Sequence[str], faults: Faults) -> list
         There are fewer than two rows, or than two fields that are not constant; or a variance is outside
         the range that float64 can hold.
     """
-    if found.rows < 2:
-        aside = " without nulls" if faults else ""
-        raise SourceError(f"PABIDOT needs two rows or more; there are {found.rows}{aside}")
+    refuse_few_rows(found.rows, " without nulls" if faults else "")
     varying = [index for index in range(len(names)) if found.smallest[index] != found.largest[index]]
     if len(varying) < 2:
         raise SourceError(

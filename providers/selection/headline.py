@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from providers.attacks.intruders import USED
 from providers.attacks.thresholds import Bounds, Thresholds
 from providers.attacks.verdict import SINGLING_OUT, STATES
 from providers.measures.assessment import MeasureOptions
@@ -24,7 +25,9 @@ from providers.selection.headline_words import (
     NO_FIGURE_OF_RISK,
     NONE_IS_BETTER,
     NOTHING_MEASURED,
+    ONE_ROW,
     constant_words,
+    fields_of,
     lowered,
     names_of,
     reading_words,
@@ -113,7 +116,8 @@ def headline(
         utility = utility_words(report["measures"], report.get("pictures") or {}, rows, whole=not unjudged)
     else:
         utility = _count_of_attacks(report) if report.get("verdict") else NOTHING_MEASURED
-    action = _action(state, report, parameters or {})
+    fixed = _fixed_fields(report, found.get("decided_by") or (), options or MeasureOptions())
+    action = ACTIONS["one_row"] if sentence == ONE_ROW else _action(state, report, parameters or {}, fixed)
     if state == "low" and unjudged and not (options or MeasureOptions()).sensitive_fields:
         state, sentence, action = "unknown", unjudged_words(unjudged, sentence), ACTIONS["unjudged"]
     return Headline(state, [sentence, utility, action], **found)
@@ -125,6 +129,9 @@ def _risk(
     """Return the state, the sentence on risk, and the figures that decide."""
     if verdict := report.get("verdict"):
         return _of_attacks(verdict)
+    rows = int((report.get("summary") or {}).get("rows") or 0)
+    if (rows if source is None else source.num_rows) == 1:
+        return "unknown", ONE_ROW, {}
     readings, constant = readings_of(report, source, options)
     value, bounds, decisive = _decisive(readings, thresholds)
     reversible = _reversible(report)
@@ -138,7 +145,6 @@ def _risk(
     if value is None:
         return "unknown", constant_words(constant) if constant else NO_FIGURE_OF_RISK, {}
     state = _state(value, bounds)
-    rows = int((report.get("summary") or {}).get("rows") or 0)
     words = reading_words(
         {each.figure: (each.value, each.chance, each.field) for each in decisive},
         options.known_fields or options.key_fields,
@@ -288,8 +294,35 @@ def _count_of_attacks(report: Mapping[str, Any]) -> str:
     return f"Of {len(states)} attacks the risk is: {', '.join(counts)}."
 
 
-def _action(state: HeadlineState, report: Mapping[str, Any], parameters: Mapping[str, Any]) -> str:
-    """Return the sentence that says what to do."""
+def _fixed_fields(
+    report: Mapping[str, Any], decided_by: Sequence[Mapping[str, Any]], options: MeasureOptions
+) -> list[str]:
+    """Return the fields that the deciding figures read if the run works on none of them; else none.
+
+    No parameter of the method changes such a figure, unless the run works on one of these fields, too.
+    """
+    worked_on = set((report.get("summary") or {}).get("changed") or ())
+    if not worked_on:  # of a release whose run is not known
+        return []
+    fields: list[str] = []
+    for figure in decided_by:
+        if report.get("verdict"):
+            own = {} if "field" in figure else (report.get("attacks") or {}).get(figure["figure"]) or {}
+            read = (own.get("details") or {}).get(USED) or ()
+        elif figure["figure"] == LINKAGE:
+            read = figure.get("used") or options.known_fields or options.key_fields
+        else:
+            read = (figure["field"],) if "field" in figure else ()
+        if not read or not worked_on.isdisjoint(read):
+            return []
+        fields += read
+    return list(dict.fromkeys(fields))
+
+
+def _action(
+    state: HeadlineState, report: Mapping[str, Any], parameters: Mapping[str, Any], fixed: Sequence[str]
+) -> str:
+    """Return the sentence that says what to do; ``fixed``: as `_fixed_fields` returns them."""
     if state in ("elevated", "high") and (advice := report.get("advice")):
         return str(advice["sentence"])
     if state == "low":
@@ -298,6 +331,11 @@ def _action(state: HeadlineState, report: Mapping[str, Any], parameters: Mapping
         return ACTIONS["unknown"]
     if not parameters and report.get("verdict"):
         return f"{ACTIONS[state]} {ACTIONS['advice']}"
+    if fixed:
+        more = f"change more fields, such as {fields_of(fixed)}"
+        return (
+            f"{ACTIONS[state]} To lower the risk, {more}: it is read in fields that the method leaves alone."
+        )
     changes = []
     rate = parameters.get("rate")
     if isinstance(rate, float) and rate < 1:

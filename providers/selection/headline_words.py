@@ -14,6 +14,11 @@ _STATES = {
 
 NO_FIGURE_OF_RISK = "The risk is not known: no figure of this report measures it against chance."
 
+ONE_ROW = (
+    "The risk is not known: the table has one row, which every intruder finds, and no other row to compare "
+    "it with."
+)
+
 NONE_IS_BETTER = "No combination is called better than another one."
 
 NOTHING_MEASURED = "The utility is not known: nothing was measured."
@@ -28,12 +33,13 @@ ACTIONS = {
     "advice": "Attack it with 'advice' to see which parameters lower the risk.",
     "unjudged": "Give these fields the names and types that they have in the source, or name the fields to "
     "protect in 'sensitive_fields'; 'left_out' has the reason for each.",
+    "one_row": "Judge the row together with the others that you publish: alone it is hidden among none.",
     "incomparable": "Change the combinations or the figure of risk, as the verdict of the comparison says.",
     "compared": "Choose a combination, run it, and attack its release before you publish it.",
 }
 """Sentence that says what to do, by state; `attacked`: low, after attacks; `advice`: added
-if nothing is known of the parameters; `unjudged`: low, but for fields that were not judged; `compared`: of
-a comparison; `incomparable`: of one without a best combination."""
+if nothing is known of the parameters; `unjudged`: low, but for fields that were not judged; `one_row`: of a
+table of one row; `compared`: of a comparison; `incomparable`: of one without a best combination."""
 
 _SHOWN = 1e-4
 """Smallest figure, or share in per cent, that is shown; readers need not know powers of ten."""
@@ -61,11 +67,16 @@ def lowered(sentence: str) -> str:
 
 
 def names_of(names: Sequence[str], most: int = _NAMES) -> str:
-    """Join names; beyond `most` only their number is given."""
+    """Join words; beyond `most` only their number is given."""
     shown, more = list(names[:most]), len(names) - most
     if more > 0:
         shown.append(f"{more} more")
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def fields_of(names: Sequence[str]) -> str:
+    """Join names of fields, in quotes as in the reasons of attacks."""
+    return names_of([f"'{name}'" for name in names])
 
 
 def share_words(share: float, rows: int, threshold: int) -> str:
@@ -140,14 +151,14 @@ def reading_words(
     """
     words = []
     if found := readings.get("record_linkage"):
-        who = f"an intruder who knows {names_of(known)}" if known else "an intruder"
-        who += f", and uses {names_of(used)} alone," if used else ""
+        who = f"an intruder who knows {fields_of(known)}" if known else "an intruder"
+        who += f", and uses {fields_of(used)} alone," if used else ""
         words.append(f"{who} finds {shown(found[0])} of the rows ({_percent(found[1])} by chance)")
     if true := readings.get("true_values"):
         share, chance, field = true
         reader = "" if words else "an intruder who finds a row "
         words.append(
-            f"{reader}reads a true or close value of {field} in {shown(share)} of the rows "
+            f"{reader}reads a true or close value of '{field}' in {shown(share)} of the rows "
             f"({_percent(chance)} by chance)"
         )
     if undone := readings.get("reversible_rows"):
@@ -160,7 +171,7 @@ def reading_words(
 
 def constant_words(fields: Sequence[str]) -> str:
     """Return the sentence on a risk of fields that have one value each, which chance always reads."""
-    have = f"{names_of(fields)} has" if len(fields) == 1 else f"each of {names_of(fields)} has"
+    have = f"{fields_of(fields)} has" if len(fields) == 1 else f"each of {fields_of(fields)} has"
     return (
         f"The risk is not known: {have} the same value in all rows, so that an intruder knows it without "
         "the release."
@@ -171,7 +182,7 @@ def unjudged_words(fields: Sequence[str], sentence: str) -> str:
     """Return the sentence on a risk that is low only by the fields that could be compared."""
     are = "is" if len(fields) == 1 else "are"
     return (
-        f"The risk is not known: {names_of(fields)} {are} published and could not be compared with the "
+        f"The risk is not known: {fields_of(fields)} {are} published and could not be compared with the "
         f"source. By the other fields: {lowered(sentence)}"
     )
 

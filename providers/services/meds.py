@@ -154,6 +154,16 @@ def check(params: MedsParams, schema: pa.Schema) -> MedsParams:
     return check_bins(params, schema, "MEDS")
 
 
+def check_rows(params: MedsParams, rows: int) -> None:
+    """Raise SourceError if no table of `rows` rows can be divided as the parameters say.
+
+    With `nulls` `keep` the bins are formed of the rows without nulls, whose number only a run knows.
+    """
+    if rows and params.nulls == "fail":
+        _check_length(rows)
+        check_parts(rows, part_rule(params, rows, len(params.swap_fields)), params.swap_fields)
+
+
 # ------------------------------------------- algorithm 1, lines 2 to 4: bins of k rows around x_r and x_s
 
 
@@ -227,8 +237,7 @@ def _check_distances(params: MedsParams, fields: Sequence[FieldValues], rows: in
 
     ``fields``: ranges of the fields; their values are not used.
     """
-    if rows > MOST_BINNED:
-        raise SourceError(f"MEDS takes up to {MOST_BINNED} rows; this table holds {rows}: cut it into parts")
+    _check_length(rows)
     with np.errstate(over="ignore", under="ignore"):
         largest_square = sum(np.square(field.high - field.low) for field in fields)
     usable = np.isfinite(largest_square) and (largest_square > 0 or _all_constant(fields))
@@ -238,6 +247,12 @@ def _check_distances(params: MedsParams, fields: Sequence[FieldValues], rows: in
             f"squared distances of {named} are too large or too small for float64; set 'standardise' to "
             "true, or scale the fields by a power of ten"
         )
+
+
+def _check_length(rows: int) -> None:
+    """Raise SourceError if the table has more rows than bins can be formed of."""
+    if rows > MOST_BINNED:
+        raise SourceError(f"MEDS takes up to {MOST_BINNED} rows; this table holds {rows}: cut it into parts")
 
 
 def _points(params: MedsParams, fields: Sequence[FieldValues], standards: Sequence[Standard]) -> Float64Array:
@@ -289,6 +304,7 @@ PROVIDER = Provider(
     draws_revision=1,
     params=MedsParams,
     check=check,
+    check_rows=check_rows,
     plan=plan,
     swap=swap,
     guarantees=(

@@ -26,7 +26,7 @@ from providers.provider import Provider, Scaling, StreamedResult
 from providers.randomness.chacha20 import Stream
 from providers.results import GroupSize, Plan, SwapResult
 from providers.rotation.destination import destination_table
-from providers.rotation.fit import fit_numbers
+from providers.rotation.fit import fit_numbers, refuse_few_rows
 from providers.rotation.out_of_core import RotationRun, perturb_out_of_core, sharing_of_row_ranges
 from providers.rotation.report import add_unperturbed_events, constant_field_events, rotation_result
 from providers.rotation.settings import RotationSettings
@@ -171,6 +171,7 @@ PROVIDER = Provider(
     draws_revision=1,
     params=PabidotParams,
     check=check,
+    check_rows=lambda params, rows: refuse_few_rows(rows),
     plan=plan,
     swap=swap,
     guarantees=(

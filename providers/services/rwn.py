@@ -305,6 +305,7 @@ PROVIDER = Provider(
     draws_revision=2,
     params=RwnParams,
     check=check,
+    check_rows=lambda params, rows: check_rows(rows, params),
     plan=plan,
     swap=swap,
     guarantees=(

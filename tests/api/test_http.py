@@ -238,6 +238,17 @@ def test_a_webhook_shares_its_tag_with_no_operation(client: httpx.Client) -> Non
     assert tags[0] | tags[1] == {tag["name"] for tag in document["tags"]}
 
 
+def test_a_webhook_is_no_call_of_a_client(client: httpx.Client) -> None:
+    """OpenAPI Generator makes no class of what is internal, which callers cannot call."""
+    document = client.get("/openapi.json").json()
+    webhooks, paths = (
+        [operation for path in document[part].values() for operation in path.values()]
+        for part in ("webhooks", "paths")
+    )
+    assert all(operation["x-internal"] for operation in webhooks)
+    assert not any("x-internal" in operation for operation in paths)
+
+
 def test_a_body_without_a_type_is_read_as_json(api: Api) -> None:
     request = api.client.build_request("POST", "/v1/services/DSWAP", content=orjson.dumps(CALL))
     request.headers.pop("content-type", None)

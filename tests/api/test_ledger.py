@@ -407,7 +407,7 @@ def test_the_command_line_lists_and_verifies(
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2
     assert jobs[1]["id"] in lines[1]
-    assert "restores income in" in lines[1]
+    assert "restores 'income' in" in lines[1]
     assert main(["ledger", "--verify"]) == 0
     engine = sa.create_engine(Settings().database_url)
     with engine.begin() as connection:

@@ -57,6 +57,15 @@ def get(url: str) -> dict[str, Any]:
 
 MISTAKES: dict[str, tuple[dict[str, Any], int, str, str, str]] = {
     # name: request, status, code, place of the first error, cause
+    # -- numbers of rows that a service refuses
+    "PABIDOT of one row": (
+        run({"source": {"rows": [{"x": 1.5, "y": 2.5}]}, "parameters": {}}, "PABIDOT"),
+        *(422, "invalid_source", "", "PABIDOT needs two rows or more; there are 1"),
+    ),
+    "more parts than rows": (
+        run({"parameters": {"neighbours": "partition", "parts": 2}}, "RWN"),
+        *(422, "invalid_source", "/parameters/parts", "use at most 1 parts"),
+    ),
     # -- values of another type, and names given twice
     "text for an integer": (
         parameters({"min_group_size": "5"}),
@@ -263,7 +272,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], int, str, str, str]] = {
         422,
         "invalid_source",
         "",
-        "not a complete Parquet file",
+        "the body is text; if it is CSV, send it as text/csv",
     ),
     "a workbook": (upload(b"PK\x03\x04", "application/zip"), 415, "unsupported_media_type", "", NO_CSV),
     "day first in a CSV": (

@@ -1,9 +1,11 @@
 """Calls of ``rowveil_client``, with blocking methods and with coroutines: the same requests and results."""
 
 import asyncio
+import copy
 import inspect
 import json
 import os
+import pickle
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -23,6 +25,16 @@ ANNOTATIONS = {"name": "Second wave", "label": "wave-2", "notes": "with\nnew wei
 SUBMISSION: dict[str, Any] = {"priority": "low", "deadline_seconds": 900.0, "webhook": HOOK, **ANNOTATIONS}
 SWAP: dict[str, Any] = {"swap_fields": ["income"], "control_field": "city"}
 MEASURES: dict[str, Any] = {"key_fields": ["age", "city"]}
+
+
+@pytest.mark.parametrize("kind", [Rowveil, AsyncRowveil])
+def test_a_client_cannot_be_pickled_and_says_what_to_do(kind: type) -> None:
+    """Its key is not in the message."""
+    client = kind("http://localhost:1", "key-of-ada")
+    for copied in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(TypeError, match="create one in each process") as caught:
+            copied(client)
+        assert "key-of-ada" not in str(caught.value)
 
 
 class Blocking:

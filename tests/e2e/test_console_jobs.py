@@ -48,7 +48,7 @@ def test_a_job_begins_with_its_verdict_and_pictures(opened: Console, jobs: dict[
     opened.upload("adult.csv", PEOPLE)
     opened.open(f"jobs/{jobs['0.1']}")
     headline = page.get_by_role("region", name="In three sentences")
-    expect(headline).to_contain_text("High risk: an intruder who knows age and town finds")
+    expect(headline).to_contain_text("High risk: an intruder who knows 'age' and 'town' finds")
     expect(headline).to_have_class("headline alarm")
     swapped = page.locator(".facts div").filter(has=page.get_by_text("Swap fields", exact=True)).locator("dd")
     expect(swapped).to_have_text("income")  # a list reads as its names, not as JSON

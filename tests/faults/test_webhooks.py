@@ -229,6 +229,20 @@ def test_an_answer_without_end_costs_nothing(start: Start, receive: Callable[...
     assert (settled(one, submit(one, receiver.url)).attempts, len(receiver.messages)) == (2, 2)
 
 
+def test_a_receiver_without_answers_does_not_hold_up_the_callers_others(
+    start: Start, receive: Callable[..., Receiver]
+) -> None:
+    """Its messages are older, and are tried next to that of the other host, two at a time."""
+    one = start(**LOCAL | {"webhook_timeout": 2.0, "webhook_attempts": 1})
+    receiver = receive()
+    with socket.create_server(("127.0.0.2", 0)) as silent:
+        dead = [submit(one, f"http://127.0.0.2:{silent.getsockname()[1]}/hook") for _ in range(8)]
+        good = one.end(submit(one, receiver.url))
+        assert receiver.wait_for(1)[0]["body"]["data"]["job"] == good.id
+        waiting = [job for job in dead if shown_delivery(one, job)["state"] == "pending"]
+    assert len(waiting) >= 4
+
+
 def test_a_message_outlives_the_service(
     start: Start, receive: Callable[..., Receiver], tmp_path: Path
 ) -> None:

@@ -92,6 +92,7 @@ def webhooks(schemas: dict[str, Any]) -> dict[str, Any]:
         "description": "The service posts this to the `webhook` of a call when its job has ended, at least "
         "once, until a 2xx confirms it. The order of messages is not defined.",
         "security": [],
+        "x-internal": True,  # OpenAPI Generator makes no class that callers would call: the service does
         "parameters": parameters,
         "requestBody": {
             "required": True,

@@ -17,10 +17,10 @@ from app.api.openapi_responses import FILE_SCHEMA, TABLE_FILES, listed, problems
 from app.api.schemas import Buffer, BufferPage
 from app.api.table_response import RequestedRepresentation, table_response
 from app.api.table_schemas import TableProfile
-from app.errors import InvalidFields, TooLarge, UnsupportedMediaType
+from app.errors import AppError, InvalidFields, TooLarge, UnsupportedMediaType
 from app.formats.media_types import essence, sent_as
 from app.jobs.service import JobService
-from app.jobs.tables.uploads import Upload
+from app.jobs.tables.uploads import Upload, checked_start
 from app.requests.annotations import AnnotationChange, Line
 from app.requests.copies import CopyRequest
 from app.requests.uploads import UploadOptions, refuse_long_content_type, type_of_file, uploaded_type
@@ -99,7 +99,7 @@ async def create_buffer(
     body = decoded(content_encoding(request), request.stream())
     buffer = await _create(
         jobs,
-        body,
+        checked_start(body, lambda: upload),
         lambda: upload,
         partial(client_disconnected, request),
         submission.upload_options(),
@@ -144,9 +144,16 @@ async def _from_form(
     def described() -> Upload:
         return _options_of(form, options).described(type_of_file(form.file_type, form.file_name))
 
+    def described_so_far() -> Upload | None:
+        try:
+            return described()
+        except (AppError, RequestValidationError):  # fields after the file may complete the description
+            return None
+
     gone = partial(client_disconnected, request)
+    chunks = checked_start(form.chunks(body), described_so_far, is_complete=False)
     buffer = await _create(
-        jobs, form.chunks(body), described, gone, submission.upload_options(), _declared_length(request)
+        jobs, chunks, described, gone, submission.upload_options(), _declared_length(request)
     )
     return _created(buffer, response, submission)
 

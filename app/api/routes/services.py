@@ -108,7 +108,7 @@ async def _run(
     source = await tables.read(call.source)
     check_carried(send_to, source.schema)
     parameters, options = await tables.in_thread_unless_small(
-        len(source.schema), checked_run, provider, call, source.schema, jobs.attack_thresholds
+        len(source.schema), checked_run, provider, call, source.schema, source.rows, jobs.attack_thresholds
     )
     new = NewJob(
         service=provider.identifier,

@@ -1,6 +1,7 @@
 """Adoption of a shared folder by a database: `rowveil adopt-storage`."""
 
 from dataclasses import dataclass
+from datetime import timedelta
 
 from app.callers import Caller
 from app.jobs.maintenance.sweep import put_away, take_back, takes_too_much
@@ -49,14 +50,24 @@ class Adoption:
         return self.stored - self.named - self.trashed
 
 
-def refuse_in_use(settings: Settings, database: Database, session: Transaction) -> None:
-    """Raise StorageInUse if a replica's lease on a shared database holds."""
-    working = replicas.working(session) if database.shared else set()
-    if working:
-        raise StorageInUse(
-            f"{len(working)} replicas work on the database: stop them first; the lease of one that was "
-            f"killed runs out after {settings.lease_seconds:g} seconds"
-        )
+def refuse_in_use(database: Database, session: Transaction) -> None:
+    """Raise StorageInUse if a replica's lease on a shared database holds.
+
+    A lease that a clock ahead has renewed ends after its length then, as in a service. That is committed also
+    if the caller's transaction is not.
+    """
+    if not database.shared or not replicas.working(session):
+        return
+    with database.write() as shortening:
+        replicas.shorten_leases(shortening, "", moment(shortening))
+    with database.read() as current:
+        working = replicas.working(current)
+    last = max(working.values(), default=moment(session)) + timedelta(seconds=1)  # rounded down below
+    until = last.strftime("%Y-%m-%d %H:%M:%S UTC")
+    raise StorageInUse(
+        f"{len(working)} replicas work on the database: stop them first. A replica that was killed holds its "
+        f"lease until {until} at the latest: repeat the command after that time"
+    )
 
 
 def adopt(
@@ -86,7 +97,7 @@ def adopt(
     mark = FolderMark(place)
     with usable(place):
         with database.write() as session:
-            refuse_in_use(settings, database, session)
+            refuse_in_use(database, session)
             deployment_id = draw_id(session)
             now, reason = moment(session), "database and folder belong together from now on"
             audit.append(session, operator, "storage.adopt", deployment_id, now, reason)

@@ -87,7 +87,7 @@ def reseal(
     """
     place = place_of(settings)
     with database.read() as session:
-        refuse_in_use(settings, database, session)
+        refuse_in_use(database, session)
     with usable(place), database.only_one(_LOCK):
         done = Binder(database, sealer, open_blobs(settings, sealer)).bind()
         with database.write() as session:
@@ -153,7 +153,7 @@ def _go_back(
 ) -> Resealed:
     place = place_of(settings)
     with database.read() as session:
-        refuse_in_use(settings, database, session)
+        refuse_in_use(database, session)
     with usable(place), database.only_one(_LOCK):
         change_mark(place)  # first: a crash from here on is repaired by the next start
         return unbound(Binder(database, sealer, open_blobs(settings, sealer)))

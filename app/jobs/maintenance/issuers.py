@@ -77,7 +77,7 @@ def forget_issuer(
     place = place_of(settings)
     with usable(place), database.only_one(_LOCK):
         with database.read() as session:
-            refuse_in_use(settings, database, session)
+            refuse_in_use(database, session)
         delete_mark(place, _FILE)  # first: a crash from here on is repaired by the next start
         if not settings.oidc_issuer:
             return Renamed()
@@ -110,7 +110,7 @@ def _rename(
     if not renamer.is_needed():
         return Renamed()
     with database.write() as session:
-        refuse_in_use(settings, database, session)
+        refuse_in_use(database, session)
         # First, because an interrupted run is repeated: the ledger is verified by the last such line.
         reason = "the issuer is taken out of owners" if back else "owners of older versions get their issuer"
         audit.append(session, caller, DISOWNED if back else REOWNED, prefix, moment(session), reason)

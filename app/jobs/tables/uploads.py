@@ -1,14 +1,18 @@
 """Parts of an upload: its declared format and length, its disk space, and its bytes as they are hashed."""
 
 import hashlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
 
+from app.formats.csv_dialect import CsvDialect
+from app.formats.errors import FormatError
+from app.formats.first_bytes import FIRST_BYTES, refuse_other_format
 from app.jobs.requests import UNANNOTATED, Annotations, SubmissionOptions
 from app.store.blobs.sealed_files import SealedWriter, extend_draft
+from providers.errors import SourceError
 
 _RESERVED_STEP = 1 << 24
 """Bytes for which an upload of unknown length reserves disk space at once, as its bytes arrive."""
@@ -56,6 +60,48 @@ class UploadSpace:
         self.writer.reserve(wanted, self.reserved)
         extend_draft(self.table_draft, wanted, self.reserved)
         self.reserved = wanted
+
+
+async def checked_start(
+    chunks: AsyncIterator[bytes], describe: Callable[[], Upload | None], is_complete: bool = True
+) -> AsyncIterator[bytes]:
+    """Yield the chunks unchanged; refuse the upload as soon as its first bytes are of another format.
+
+    An upload with fewer bytes than these is left to the worker that reads it.
+
+    Parameters
+    ----------
+    chunks
+        Bytes of the table's file.
+    describe
+        Returns the format of the upload; called when the first bytes are there. None: it is not known yet.
+    is_complete
+        False: options may follow the file, such as the encoding of a CSV in a form.
+
+    Raises
+    ------
+    SourceError
+        The content is of another format.
+    """
+    first_bytes: bytes | None = b""
+    async for chunk in chunks:
+        if first_bytes is not None:
+            first_bytes += chunk[: FIRST_BYTES - len(first_bytes)]
+            if len(first_bytes) == FIRST_BYTES:
+                _check_start(first_bytes, describe(), is_complete)
+                first_bytes = None
+        yield chunk
+
+
+def _check_start(first_bytes: bytes, upload: Upload | None, is_complete: bool) -> None:
+    if upload is None:
+        return
+    dialect = upload.options.get("csv", CsvDialect())
+    encoding = None if dialect.encoding == "utf-8" and not is_complete else dialect.encoding
+    try:
+        refuse_other_format(upload.media_type, first_bytes, encoding)
+    except FormatError as error:
+        raise SourceError(error.message) from None
 
 
 class HashedUpload:

@@ -177,6 +177,10 @@ class Sealer:
         """Return the fingerprint of a whole request, which contains a seed and rows."""
         return self._keyed(request, b"request")
 
+    def host_fingerprint(self, owner: str, host: str) -> str:
+        """Return the fingerprint of a host that an owner's webhooks notify."""
+        return self._keyed(canonical_json([owner, host]), b"host")
+
     def _keyed(self, message: bytes, person: bytes) -> str:
         digest = hashlib.blake2b(message, digest_size=8, key=self._fingerprint_key, person=person)
         return digest.hexdigest()

@@ -28,7 +28,7 @@ from app.store.sql.db import Database
 if TYPE_CHECKING:
     from alembic.config import Config
 
-NEWEST_REVISION = "2026_11_30_message_binding"
+NEWEST_REVISION = "2026_11_30b_outbox_receivers"
 """Revision of the newest migration, which this version was made for."""
 
 _CHECK_SECONDS = 5.0

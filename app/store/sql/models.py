@@ -439,7 +439,7 @@ class Delivery(Base):
         CheckConstraint(f"state IN {DELIVERY_STATES}", name="state"),
         # Only pending messages, and no other index of theirs: the databases would prefer one by the time, and
         # pass all messages of other owners. On PostgreSQL the migrations have the condition: see `Job`.
-        Index(None, "owner", "due_at", "id", sqlite_where=text(PENDING)),
+        Index(None, "owner", "receiver", "due_at", "id", sqlite_where=text(PENDING)),
         Index(None, "ended_at"),
     )
 
@@ -448,6 +448,9 @@ class Delivery(Base):
     job_id: Mapped[str] = mapped_column(String(36), index=True)
     owner: Mapped[str] = mapped_column(String(300), default="", server_default=text("''"))
     """Owner of the job while the message is pending, otherwise empty, as for messages of older versions."""
+    receiver: Mapped[str] = mapped_column(String(2), default="", server_default=text("''"))
+    """Class of the receiver among those of the owner while the message is pending: see
+    `app.webhooks.messages.receiver_class`. Otherwise empty, as for messages of older versions."""
     sealed_webhook: Mapped[bytes | None]
     """Webhook of the job, sealed to this row with its job and body, so that no other body is signed with its
     secret; None once the message is delivered or given up."""

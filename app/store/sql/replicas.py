@@ -143,14 +143,14 @@ def remove_expired(session: Session, but: str, now: datetime | None = None) -> S
     database's.
     """
     now = now or moment(session)
-    _shorten_leases(session, but, now)
+    shorten_leases(session, but, now)
     expired = sa.select(Replica.id).where(Replica.lease_until < now, Replica.id != but)
     ended = session.scalars(expired.with_for_update(skip_locked=True)).all()
     session.execute(sa.delete(Replica).where(Replica.id.in_(ended)))
     return ended
 
 
-def _shorten_leases(session: Session, but: str, now: datetime) -> None:
+def shorten_leases(session: Session, but: str, now: datetime) -> None:
     """Let a lease end after its length that was renewed by a clock which was ahead, and is right again.
 
     A living replica renews it before. That of a dead one would hold, and its jobs would wait, for as long as
@@ -175,9 +175,10 @@ def alive(session: Session) -> set[str]:
     return set(session.scalars(sa.select(Replica.id)))
 
 
-def working(session: Session) -> set[str]:
-    """Return the replicas whose lease has not expired."""
-    return set(session.scalars(sa.select(Replica.id).where(Replica.lease_until > moment(session))))
+def working(session: Session) -> dict[str, datetime]:
+    """Return the replicas whose lease has not expired -> the time until which it holds, in UTC."""
+    held = sa.select(Replica.id, Replica.lease_until).where(Replica.lease_until > moment(session))
+    return {name: until.astimezone(UTC) for name, until in session.execute(held)}
 
 
 def other_keys(session: Session, key_id: str) -> list[str]:

@@ -26,22 +26,37 @@ _PENDING = sa.text(PENDING)
 """Condition of the index of pending messages, as text: a parameter hides from the databases that it holds."""
 
 
-_MOST_OWNERS = 10_000
-"""Maximum number of owners that a claim considers, those with the messages due first."""
+Queue: TypeAlias = tuple[str, str]
+"""Owner of pending messages, and class of their receiver."""
+
+_MOST_QUEUES = 20_000
+"""Maximum number of queues that a claim considers, those with the messages due first."""
 
 
-def _heads() -> sa.Select[tuple[str, datetime]]:
-    """Build the query of the owners with pending messages, and of the time at which the first one is due.
+def _heads() -> sa.Select[Any]:
+    """Build the query of the queues with pending messages, and of the time at which the first one is due.
 
-    The recursion steps from owner to owner through the index, past all other messages of each.
+    The recursions step through the index from owner to owner and from receiver to receiver, past all other
+    messages of each.
     """
     first = sa.func.min(Delivery.owner)
     owners = sa.select(first.label("owner")).where(_PENDING).cte("owners", recursive=True)
     following = sa.select(first).where(_PENDING, Delivery.owner > owners.c.owner).scalar_subquery()
     owners = owners.union_all(sa.select(following).where(owners.c.owner.is_not(None)))
-    earliest = sa.select(sa.func.min(Delivery.due_at)).where(_PENDING, Delivery.owner == owners.c.owner)
-    heads = sa.select(owners.c.owner, earliest.scalar_subquery().label("due_at"))
-    return heads.where(owners.c.owner.is_not(None)).order_by("due_at", "owner").limit(sa.bindparam("most"))
+    first = sa.func.min(Delivery.receiver)
+    receiver = sa.select(first).where(_PENDING, Delivery.owner == owners.c.owner).scalar_subquery()
+    lowest = sa.select(owners.c.owner, receiver.label("receiver")).where(owners.c.owner.is_not(None))
+    queues = lowest.cte("queues", recursive=True)
+    of_owner = sa.select(first).where(_PENDING, Delivery.owner == queues.c.owner)
+    following = of_owner.where(Delivery.receiver > queues.c.receiver).scalar_subquery()
+    is_queue = queues.c.receiver.is_not(None)
+    queues = queues.union_all(sa.select(queues.c.owner, following).where(is_queue))
+    earliest = sa.select(sa.func.min(Delivery.due_at)).where(
+        _PENDING, Delivery.owner == queues.c.owner, Delivery.receiver == queues.c.receiver
+    )
+    heads = sa.select(queues.c.owner, queues.c.receiver, earliest.scalar_subquery().label("due_at"))
+    ordered = heads.where(queues.c.receiver.is_not(None)).order_by("due_at", "owner", "receiver")
+    return ordered.limit(sa.bindparam("most"))
 
 
 _HEADS = _heads()
@@ -60,15 +75,15 @@ def claim_due(
     again_at: datetime,
     most: int,
     quota: int,
-    active: Mapping[str, int],
-    turns: Mapping[str, int],
+    active: Mapping[Queue, int],
+    turns: Mapping[Queue, int],
 ) -> Sequence[Delivery]:
-    """Claim due messages by postponing each to ``again_at``; the owners take turns.
+    """Claim due messages by postponing each to ``again_at``; owners and their receivers take turns.
 
     Those with the fewest active messages come first, then those whose last turn is longest ago. The age of a
-    message is no criterion: an owner whose receivers do not answer always has the oldest ones. Of each owner
-    the messages due first are claimed. Only these are read, by an index: the number of due messages makes no
-    difference.
+    message is no criterion: an owner whose receivers do not answer always has the oldest ones, and so has
+    such a receiver among the others of its owner. Of each receiver the messages due first are claimed. Only
+    these are read, by an index: the number of due messages makes no difference.
 
     If the claiming replica dies, the messages are due again at that time. Rows that another claim has locked
     are skipped if the database has row locks.
@@ -82,21 +97,17 @@ def claim_due(
     quota
         Maximum number of messages of one owner, those in ``active`` included.
     active
-        Owner -> number of messages that this replica is delivering.
+        Queue -> number of its messages that this replica is delivering.
     turns
-        Owner -> number of its last turn at this replica; an owner without one comes first.
+        Queue -> number of its last turn at this replica; one without comes first.
     """
-    heads = session.execute(_HEADS, {"most": _MOST_OWNERS})
-    due = sorted(
-        (head.owner for head in heads if head.due_at <= now), key=lambda owner: turns.get(owner, 0)
-    )  # the database has sorted them by time
-    places = sorted(
-        (count, turn, owner) for turn, owner in enumerate(due) for count in range(active.get(owner, 0), quota)
-    )[:most]
-    taken = Counter(owner for _, _, owner in places)
+    heads = session.execute(_HEADS, {"most": _MOST_QUEUES})  # the database has sorted them by time
+    taken = _take_turns(
+        [(head.owner, head.receiver) for head in heads if head.due_at <= now], most, quota, active, turns
+    )
     if not taken:
         return []
-    first = [_first_due(owner, count, now) for owner, count in taken.items()]
+    first = [_first_due(*queue, count, now) for queue, count in taken.items()]
     found = (
         sa.select(Delivery.id)
         .where(Delivery.id.in_(sa.select(sa.union_all(*first).subquery().c.id)), *_due(now))
@@ -113,9 +124,37 @@ def claim_due(
     return list(session.scalars(claimed)) if ids else []
 
 
-def _first_due(owner: str, most: int, now: datetime) -> sa.Select[tuple[str]]:
-    """Build the query of the owner's first due messages."""
-    own = sa.select(Delivery.id).where(Delivery.owner == owner, *_due(now))
+def _take_turns(
+    due: Sequence[Queue], most: int, quota: int, active: Mapping[Queue, int], turns: Mapping[Queue, int]
+) -> Counter[Queue]:
+    """Return the number of messages to claim of each queue.
+
+    ``due``: queues with due messages, those with the earliest first. Other parameters as for `claim_due`.
+    """
+    active_of_owner: Counter[str] = Counter()
+    for (owner, _), count in active.items():
+        active_of_owner[owner] += count
+    turn_of_owner: dict[str, int] = {}
+    for (owner, _), turn in turns.items():
+        turn_of_owner[owner] = max(turn, turn_of_owner.get(owner, 0))
+    receivers: dict[str, list[Queue]] = {}
+    for queue in sorted(due, key=lambda queue: turns.get(queue, 0)):
+        receivers.setdefault(queue[0], []).append(queue)
+    owners = sorted(dict.fromkeys(owner for owner, _ in due), key=lambda owner: turn_of_owner.get(owner, 0))
+    places = sorted(
+        (count, turn, owner)
+        for turn, owner in enumerate(owners)
+        for count in range(active_of_owner[owner], quota)
+    )[:most]
+    taken: Counter[Queue] = Counter()
+    for _, _, owner in places:
+        taken[min(receivers[owner], key=lambda queue: active.get(queue, 0) + taken[queue])] += 1
+    return taken
+
+
+def _first_due(owner: str, receiver: str, most: int, now: datetime) -> sa.Select[tuple[str]]:
+    """Build the query of the first due messages of a queue."""
+    own = sa.select(Delivery.id).where(Delivery.owner == owner, Delivery.receiver == receiver, *_due(now))
     return sa.select(own.order_by(Delivery.due_at, Delivery.id).limit(most).subquery().c.id)
 
 

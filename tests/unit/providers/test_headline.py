@@ -54,7 +54,11 @@ def released(share: float, *fields: str) -> dict[str, list[Any]]:
 
 
 def report(after: dict[str, list[Any]], options: MeasureOptions = OPTIONS) -> dict[str, Any]:
-    found = assess(Release(pa.table(people()), pa.table(after)), options, measures_stream(bytes(32)))
+    return report_of(pa.table(people()), pa.table(after), options)
+
+
+def report_of(source: pa.Table, release: pa.Table, options: MeasureOptions = OPTIONS) -> dict[str, Any]:
+    found = assess(Release(source, release), options, measures_stream(bytes(32)))
     return {
         "summary": {"rows": ROWS},
         "provider": {},
@@ -128,6 +132,46 @@ def test_a_field_with_one_value_is_not_judged(value: str | int) -> None:
     assert (found.state, [each["figure"] for each in found.decided_by]) == ("high", ["record_linkage"])
 
 
+def test_no_parameter_is_advised_that_cannot_change_the_deciding_figure() -> None:
+    """Rows are found and read, or membership is seen, in fields that the run leaves alone."""
+    given = report(people(), MeasureOptions(key_fields=("age",), sensitive_fields=("town",)))
+    options = MeasureOptions(key_fields=("age",), sensitive_fields=("town",))
+    given["summary"]["changed"] = {"income": 200}
+    words = headed(given, options=options, rate=0.5, k=3).sentences[2]
+    assert "To lower the risk, change more fields, such as 'age' and 'town'" in words
+    assert "rate" not in words
+    given["summary"]["changed"] = {"town": 3}
+    assert "raise 'rate'" in headed(given, options=options, rate=0.5, k=3).sentences[2]
+    membership = {"attack": "membership", "value": 1.0, "state": "high", "reason": "It succeeds."}
+    attacked: dict[str, Any] = {
+        "summary": {"rows": ROWS, "changed": {"income": 200}},
+        "verdict": {"state": "high", "reasons": ["It succeeds."], "attacks": [membership]},
+        "attacks": {"membership": {"details": {"used": ["age"]}}},
+    }
+    assert "such as 'age': it is read" in headed(attacked, rate=0.5).sentences[2]
+    attacked["attacks"]["membership"]["details"] = {}
+    assert "raise 'rate'" in headed(attacked, rate=0.5).sentences[2]
+
+
+def test_one_row_is_not_judged() -> None:
+    """It is found always, and chance finds it, too; a lower bound of 100 % by chance would be a low risk."""
+    source = pa.table({name: values[:1] for name, values in people().items()})
+    given = report_of(source, source)
+    found = headline(given, Thresholds(), source=source, options=OPTIONS)
+    assert (found.state, found.risk) == ("unknown", None)
+    assert found.sentences[0].startswith("The risk is not known: the table has one row")
+    assert found.sentences[2].startswith("Judge the row together with the others")
+
+
+@pytest.mark.parametrize("name", ["true value of", "it's", "<b>", "a and b"])
+def test_names_of_fields_are_in_quotes(name: str) -> None:
+    source = pa.table(people()).rename_columns(["age", name, "job", "income"])
+    options = MeasureOptions(key_fields=("age", name), sensitive_fields=("job",))
+    words = headline(report_of(source, source, options), Thresholds(), source=source, options=options)
+    assert f"who knows 'age' and '{name}' finds" in words.sentences[0]
+    assert "close value of 'job' in" in words.sentences[0]
+
+
 @pytest.mark.parametrize("moved", [False, True])
 def test_an_extreme_value_does_not_hide_that_nearly_all_values_are_unchanged(moved: bool) -> None:
     """All others are close to each other then: whether the extreme one moved would decide alone."""
@@ -187,7 +231,7 @@ def test_the_change_by_chance_is_that_of_dealt_values(rows: int, related: bool) 
 def test_it_has_three_sentences_with_chance_and_what_to_do() -> None:
     found = headed(report(released(0.3, "job", "income")), rate=0.3, min_group_size=2)
     risk, utility, action = found.sentences
-    assert risk.startswith("High risk: an intruder who knows age and town finds ")
+    assert risk.startswith("High risk: an intruder who knows 'age' and 'town' finds ")
     assert risk.count("by chance") == 2
     assert risk.endswith("above 0.09.")
     assert utility.startswith("Utility: every field keeps its distribution, and rank correlations change by ")
@@ -287,8 +331,8 @@ def test_an_intruder_who_knows_swapped_fields_in_addition_is_no_smaller_risk() -
     by_both = headed(report(after, more), options=more)
     assert by_town.risk == by_both.risk
     assert by_town.state == by_both.state
-    assert "who knows town finds" in by_town.sentences[0]
-    assert "who knows age and town, and uses town alone, finds" in by_both.sentences[0]
+    assert "who knows 'town' finds" in by_town.sentences[0]
+    assert "who knows 'age' and 'town', and uses 'town' alone, finds" in by_both.sentences[0]
     assert by_town.decided_by[0].get("used") is None
     assert by_both.decided_by[0]["used"] == ("town",)
 
@@ -322,7 +366,7 @@ def test_a_published_field_that_cannot_be_compared_is_no_low_risk(
     assert whole.state == ("unknown" if unjudged else "low")
     if unjudged:
         assert whole.sentences[0].startswith(
-            f"The risk is not known: {unjudged[0]} is published and could not be"
+            f"The risk is not known: '{unjudged[0]}' is published and could not be"
         )
         assert "every compared field keeps its distribution" in whole.sentences[1]
         assert "'sensitive_fields'" in whole.sentences[2]

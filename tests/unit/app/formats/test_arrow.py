@@ -165,7 +165,7 @@ def test_a_union_or_an_arrow_file_is_refused_by_name() -> None:
     union = pa.UnionArray.from_sparse(pa.array([0], pa.int8()), [pa.array([1])])
     with pytest.raises(FormatError, match=r"field 'a': type .* is not supported"):
         read_table(ARROW_STREAM, stream(pa.record_batch({"a": union})))
-    with pytest.raises(FormatError, match="send the Arrow stream format"):
+    with pytest.raises(FormatError, match="is an Arrow file; send an Arrow stream"):
         read_table(ARROW_STREAM, b"ARROW1\0\0")
 
 
@@ -197,7 +197,7 @@ def test_damaged_buffers_are_found_before_they_are_used() -> None:
 @pytest.mark.parametrize("media_type", [ARROW_STREAM, PARQUET])
 @pytest.mark.parametrize("data", [b"", b"junk", b"PAR1", b"\xff" * 64, b"PAR1" + bytes(64) + b"PAR1"])
 def test_what_is_no_binary_table_is_refused(media_type: str, data: bytes) -> None:
-    with pytest.raises(FormatError, match="is not a complete"):
+    with pytest.raises(FormatError, match=r"is not a complete|is text|is an Arrow stream"):
         read_table(media_type, data)
 
 

@@ -253,6 +253,11 @@ def test_a_message_is_claimed_once_and_again_when_its_claim_is_over(database: Da
         assert deliveries.delete_old(session, NOW + timedelta(seconds=1), 9) == 1
 
 
+def queues(owners: dict[str, int]) -> dict[tuple[str, str], int]:
+    """Owner -> number, as those of their messages without a receiver."""
+    return {(owner, ""): number for owner, number in owners.items()}
+
+
 def test_messages_are_claimed_up_to_a_quota_of_each_owner(database: Database) -> None:
     """The oldest first; one owner's many messages leave room for the others'."""
     owners = ["ada"] * 5 + ["ben"] + ["cleo"] * 3
@@ -269,7 +274,8 @@ def test_messages_are_claimed_up_to_a_quota_of_each_owner(database: Database) ->
     def claim(most: int, active: dict[str, int]) -> list[str]:
         with database.write() as session:
             lease = NOW + timedelta(seconds=50)
-            return [row.owner for row in deliveries.claim_due(session, NOW, lease, most, 2, active, {})]
+            found = deliveries.claim_due(session, NOW, lease, most, 2, queues(active), {})
+            return [row.owner for row in found]
 
     assert sorted(claim(3, {})) == ["ada", "ben", "cleo"]
     assert sorted(claim(8, {"ada": 2, "ben": 1})) == ["", "", "cleo", "cleo"]
@@ -292,12 +298,38 @@ def test_owners_with_many_overdue_messages_take_turns_with_the_others(database: 
     def claim(most: int, active: dict[str, int], turns: dict[str, int]) -> list[str]:
         with database.write() as session:
             lease = NOW + timedelta(seconds=50)
-            return [row.owner for row in deliveries.claim_due(session, NOW, lease, most, 2, active, turns)]
+            found = deliveries.claim_due(session, NOW, lease, most, 2, queues(active), queues(turns))
+            return [row.owner for row in found]
 
     assert set(claim(8, {}, {})) <= set(slow)
     assert claim(1, dict.fromkeys(slow[:4], 1), dict.fromkeys(slow, 1)) == ["ada"]
     assert claim(1, {}, {owner: turn for turn, owner in enumerate(reversed(slow), 1)}) == [slow[-1]]
     assert set(claim(8, {slow[-1]: 1}, {})) <= set(slow[:-1])
+
+
+def test_receivers_of_an_owner_take_turns(database: Database) -> None:
+    """One that does not answer has the oldest messages, and is tried next to the others, not before them."""
+    with database.write() as session:
+        for number in range(40):
+            due = NOW - timedelta(seconds=600 - number)
+            deliveries.insert(session, delivery(owner="ada", receiver="00", due_at=due))
+        for number in range(3):
+            due = NOW - timedelta(seconds=60 - number)
+            deliveries.insert(session, delivery(owner="ada", receiver="01", due_at=due))
+        deliveries.insert(session, delivery(owner="ben", receiver="00"))
+
+    def claim(active: dict[tuple[str, str], int], turns: dict[tuple[str, str], int]) -> list[tuple[str, str]]:
+        with database.write() as session:
+            found = deliveries.claim_due(session, NOW, NOW + timedelta(seconds=50), 3, 2, active, turns)
+            return sorted((row.owner, row.receiver) for row in found)
+
+    dead, good, ben = ("ada", "00"), ("ada", "01"), ("ben", "00")
+    assert claim({}, {}) == [dead, good, ben]
+    assert claim({dead: 1}, {dead: 9, good: 8}) == [good]
+    assert claim({dead: 1}, {dead: 8, good: 9}) == [good]
+    assert claim({dead: 1}, {dead: 8, good: 9}) == [dead]
+    assert claim({dead: 1, good: 1}, {}) == []
+    assert claim({}, {}) == [dead, dead]
 
 
 def plan(database: Database, statement: sa.Select[Any], **values: Any) -> str:
@@ -319,7 +351,7 @@ def plan(database: Database, statement: sa.Select[Any], **values: Any) -> str:
 def test_a_claim_of_messages_and_a_purge_read_by_indexes(database: Database) -> None:
     """None of them reads the other messages of an owner, or the jobs whose tables are gone."""
     heads = plan(database, deliveries._HEADS, most=8)
-    assert heads.count("ix_deliveries_owner_due_at_id") >= 2
+    assert heads.count("ix_deliveries_owner_receiver_due_at_id") >= 3, heads
     due = sa.select(Job.id).where(Job.finished_at < sa.bindparam("before"), sa.text(HOLDING))
     assert "ix_jobs_holding" in plan(database, due, before="2026-01-01")
 

@@ -1,6 +1,7 @@
 """`rowveil adopt-storage`: refused while a replica works, and what it does and prints."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ from app.__main__ import main
 from app.jobs.stores import Stores
 from app.settings import Settings
 from app.store.sql.deployment import FolderMark, StorageMismatch
-from app.store.sql.models import AuditLine, Deployment
+from app.store.sql.models import AuditLine, Deployment, Replica
+from app.store.sql.replicas import moment
 from tests.conftest import new_address
 from tests.unit.app.jobs.maintenance.test_sweep import name_all, names, put, trashed
 from tests.unit.app.store.sql.test_replicas import run_out
@@ -36,12 +38,26 @@ def stores(settings: Settings) -> Iterator[Stores]:
     opened.close()
 
 
+def lease_until(stores: Stores, ahead: timedelta) -> None:
+    """Let the replica's lease hold until a time ahead."""
+    with stores.database.write() as session:
+        replica = session.get_one(Replica, stores.lease.replica)
+        replica.lease_until = moment(session) + ahead
+
+
 def test_it_is_refused_while_a_replica_works(stores: Stores, capsys: pytest.CaptureFixture[str]) -> None:
     """Until its lease has ended or run out; nothing was changed before."""
     mark = FolderMark(stores.blobs.folder.parent)
     before = mark.read()
     assert main(["adopt-storage"]) == 1
     assert "1 replicas work on the database: stop them first" in capsys.readouterr().err
+    assert mark.read() == before
+    lease_until(stores, timedelta(days=3))  # it was renewed by a clock that was ahead
+    assert main(["adopt-storage"]) == 1
+    stated = capsys.readouterr().err.partition("holds its lease until ")[2].partition(" UTC at the latest")[0]
+    with stores.database.read() as session:
+        now = moment(session)
+    assert timedelta(0) < datetime.fromisoformat(stated).replace(tzinfo=UTC) - now < timedelta(minutes=2)
     assert mark.read() == before
     stores.sweep()
     run_out(stores.database, stores.lease.replica)

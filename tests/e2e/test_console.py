@@ -428,6 +428,8 @@ def test_a_key_is_asked_for_and_kept_in_the_tab(browser: Browser, client: httpx.
         page.get_by_label("Key", exact=True).fill("rv_wrong")
         page.keyboard.press("Enter")
         expect(dialog).to_contain_text("unknown to this service")
+        reason = re.compile("^the key is unknown to this service.* Kept in this tab")
+        expect(page.get_by_label("Key", exact=True)).to_have_accessible_description(reason)
         assert f"Bearer {key}" not in sent
         page.get_by_label("Key", exact=True).fill(key)
         page.keyboard.press("Enter")

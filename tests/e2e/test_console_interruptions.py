@@ -146,6 +146,33 @@ def test_a_reload_during_an_upload_is_asked_about(opened: Console) -> None:
     assert not opened.evaluate(LEAVE)
 
 
+def test_an_upload_is_found_again_after_another_view(opened: Console) -> None:
+    """Its progress, its failure, and its end; who has left the view is not led away."""
+    page = opened.page
+    held: list[Route] = []
+    page.route("**/v1/buffers?delimiter*", lambda route: held.append(route))
+    opened.open()
+    file = FilePayload(name="people.csv", mimeType="", buffer=TABLE.encode())
+    with page.expect_request("**/v1/buffers?delimiter*"):
+        page.get_by_label(re.compile("^A file")).set_input_files(file)
+    opened.open("jobs")
+    opened.open()
+    page.get_by_text("Uploading people.csv").wait_for()
+    opened.open("jobs")
+    held.pop().abort()
+    opened.open()
+    expect(page.get_by_role("alert")).to_contain_text("cannot be reached")
+    with page.expect_request("**/v1/buffers?delimiter*"):
+        page.get_by_role("button", name="Send the file again").click()
+    opened.open("jobs")
+    opened.open()
+    held.pop().continue_()
+    page.get_by_role("status").get_by_role("link", name="people.csv").click()
+    opened.table()
+    opened.open()
+    assert page.get_by_text("Uploaded: ").count() == 0
+
+
 def test_a_late_response_does_not_leave_the_present_view(opened: Console, table: str) -> None:
     page = opened.page
     opened.open(f"tables/{table}/DSWAP")

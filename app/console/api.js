@@ -24,7 +24,7 @@ export class Problem extends Error {
 }
 
 /** Sends a request. On 401 asks for an access key and retries. Throws Problem. */
-export async function send(method, path, { body, headers = {}, signal } = {}) {
+export async function send(method, path, { body, headers = {}, signal, cache = "no-store" } = {}) {
   for (;;) {
     const key = session.key();
     if (!SENDABLE.test(key)) {
@@ -35,7 +35,7 @@ export async function send(method, path, { body, headers = {}, signal } = {}) {
     const sent = key ? { ...headers, authorization: `Bearer ${key}` } : headers;
     let response;
     try {
-      response = await fetch(path, { method, body, headers: sent, signal, cache: "no-store" });
+      response = await fetch(path, { method, body, headers: sent, signal, cache });
     } catch (error) {
       if (error.name === "AbortError") throw error;
       throw new Problem(0, { title: "No answer", detail: "the service cannot be reached; is it running?" });
@@ -62,8 +62,8 @@ export async function bodyOf(response, kind) {
 export const json = async (response) => parse(await bodyOf(response, "text"));
 
 /** Sends GET; returns the JSON of the response. */
-export async function get(path, signal) {
-  return json(await send("GET", path, { headers: { accept: JSON_TYPE }, signal }));
+export async function get(path, signal, cache) {
+  return json(await send("GET", path, { headers: { accept: JSON_TYPE }, signal, cache }));
 }
 
 /** Sends POST with a JSON body; returns the JSON of the response. */
@@ -112,11 +112,11 @@ export async function patch(path, body) {
 const kept = new Map();
 
 /** Sends GET once and caches the result. */
-export function getOnce(path) {
+export function getOnce(path, cache) {
   if (!kept.has(path)) {
     kept.set(
       path,
-      get(path).catch((error) => {
+      get(path, undefined, cache).catch((error) => {
         kept.delete(path);
         throw error;
       }),
@@ -127,8 +127,8 @@ export function getOnce(path) {
 
 export const listServices = async () => (await getOnce("v1/services")).services;
 
-/** The OpenAPI document. */
-export const contract = () => getOnce("openapi.json");
+/** The OpenAPI document. It is large: the browser keeps it, and asks at a reload whether it is still the same. */
+export const contract = () => getOnce("openapi.json", "no-cache");
 
 /** Yields server-sent events {event, data}. Uses fetch, because EventSource cannot send a key. */
 async function* events(path, signal) {

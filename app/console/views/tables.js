@@ -45,6 +45,8 @@ const OTHER_PROGRAMS = {
 const OTHER_FILE =
   "Its name does not end as that of a table does. Export the table as CSV or Parquet and choose that file. If it is a CSV already, give its name the ending .csv.";
 
+const SEVERAL_FILES = "Each file is a table of its own: drop one, and the others after it. Nothing was uploaded.";
+
 const ANNOTATIONS = ["name", "label", "notes"];
 const MOST_OF_A_NAME = 120; // characters
 const MOST_FOUND = 100;
@@ -55,6 +57,13 @@ const answer = element("div", {});
 let uploads = 0; // under way
 let hasUnseenProblem = false;
 let takeHere; // of the view that is shown, whose form states how the CSV is written
+
+/** Shows why a file is not uploaded. */
+function refuse(why) {
+  const problem = alarm(why);
+  answer.replaceChildren(problem);
+  problem.focus();
+}
 
 export async function view() {
   const writing = await writingForm();
@@ -72,9 +81,7 @@ export async function view() {
   const take = async (file, options = writing.value()) => {
     input.value = "";
     if (!UPLOADED.includes(typeOf(file))) {
-      const problem = alarm({ title: "This file cannot be read", message: OTHER_PROGRAMS[suffixOf(file)] ?? OTHER_FILE });
-      answer.replaceChildren(problem);
-      problem.focus();
+      refuse({ title: "This file cannot be read", message: OTHER_PROGRAMS[suffixOf(file)] ?? OTHER_FILE });
       return;
     }
     const csv = typeOf(file) === "text/csv";
@@ -152,7 +159,9 @@ export async function view() {
       ondrop: (event) => {
         event.preventDefault();
         zone.classList.remove("over");
-        if (event.dataTransfer.files.length) take(event.dataTransfer.files[0]);
+        const [file, ...others] = event.dataTransfer.files;
+        if (others.length) refuse({ title: "Several files", message: SEVERAL_FILES });
+        else if (file) take(file);
       },
     },
     element("label", { for: input.id }, "A file: CSV, Parquet, or an Arrow stream"),

@@ -24,7 +24,7 @@ export class Problem extends Error {
 }
 
 /** Sends a request. On 401 asks for an access key and retries. Throws Problem. */
-export async function send(method, path, { body, headers = {}, signal } = {}) {
+export async function send(method, path, { body, headers = {}, signal, cache = "no-store" } = {}) {
   for (;;) {
     const key = session.key();
     if (!SENDABLE.test(key)) {
@@ -35,7 +35,7 @@ export async function send(method, path, { body, headers = {}, signal } = {}) {
     const sent = key ? { ...headers, authorization: `Bearer ${key}` } : headers;
     let response;
     try {
-      response = await fetch(path, { method, body, headers: sent, signal, cache: "no-store" });
+      response = await fetch(path, { method, body, headers: sent, signal, cache });
     } catch (error) {
       if (error.name === "AbortError") throw error;
       throw new Problem(0, { title: "No answer", detail: "the service cannot be reached; is it running?" });
@@ -47,12 +47,23 @@ export async function send(method, path, { body, headers = {}, signal } = {}) {
   }
 }
 
+/** Returns the body of a response as `kind`, "text" or "blob". Throws Problem if the connection ends before the body. */
+export async function bodyOf(response, kind) {
+  try {
+    return await response[kind]();
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    const detail = "the connection to the service ended before its whole answer had arrived; try again";
+    throw new Problem(0, { title: "Interrupted", detail });
+  }
+}
+
 /** Returns the JSON of a response. */
-export const json = async (response) => parse(await response.text());
+export const json = async (response) => parse(await bodyOf(response, "text"));
 
 /** Sends GET; returns the JSON of the response. */
-export async function get(path, signal) {
-  return json(await send("GET", path, { headers: { accept: JSON_TYPE }, signal }));
+export async function get(path, signal, cache) {
+  return json(await send("GET", path, { headers: { accept: JSON_TYPE }, signal, cache }));
 }
 
 /** Sends POST with a JSON body; returns the JSON of the response. */
@@ -101,11 +112,11 @@ export async function patch(path, body) {
 const kept = new Map();
 
 /** Sends GET once and caches the result. */
-export function getOnce(path) {
+export function getOnce(path, cache) {
   if (!kept.has(path)) {
     kept.set(
       path,
-      get(path).catch((error) => {
+      get(path, undefined, cache).catch((error) => {
         kept.delete(path);
         throw error;
       }),
@@ -116,8 +127,8 @@ export function getOnce(path) {
 
 export const listServices = async () => (await getOnce("v1/services")).services;
 
-/** The OpenAPI document. */
-export const contract = () => getOnce("openapi.json");
+/** The OpenAPI document. It is large: the browser keeps it, and asks at a reload whether it is still the same. */
+export const contract = () => getOnce("openapi.json", "no-cache");
 
 /** Yields server-sent events {event, data}. Uses fetch, because EventSource cannot send a key. */
 async function* events(path, signal) {
@@ -138,31 +149,56 @@ async function* events(path, signal) {
   }
 }
 
+/** Waits until the user sees this tab, or `signal` is aborted. */
+const untilVisible = (signal) =>
+  new Promise((resolve) => {
+    const done = new AbortController();
+    const check = () => {
+      if (document.hidden && !signal.aborted) return;
+      done.abort();
+      resolve();
+    };
+    document.addEventListener("visibilitychange", check, { signal: done.signal });
+    signal.addEventListener("abort", check, { signal: done.signal });
+    check();
+  });
+
+/** Whether a request is refused for good; too many requests are not. */
+const isRefused = (error) =>
+  error instanceof Problem && error.status >= 400 && error.status < 500 && error.status !== 429;
+
 /**
- * Calls `onChange` for every change of the job until it has ended; reconnects a broken stream.
+ * Calls `onChange` for every change of the job until it has ended; reconnects a broken stream. A hidden tab has no
+ * stream: a browser opens six connections to a service without TLS, and with six streams no other tab would get a response.
  * `onUnreachable(true)` is called when the stream breaks, `onUnreachable(false)` with the next event.
  */
 export async function watch(id, onChange, signal, onUnreachable) {
   for (;;) {
+    await untilVisible(signal);
+    if (signal.aborted) return;
+    const hidden = new AbortController();
+    const hide = () => document.hidden && hidden.abort();
+    document.addEventListener("visibilitychange", hide);
     try {
-      for await (const { event, data } of events(`v1/jobs/${encodeURIComponent(id)}/events`, signal)) {
+      const either = AbortSignal.any([signal, hidden.signal]);
+      for await (const { event, data } of events(`v1/jobs/${encodeURIComponent(id)}/events`, either)) {
         onUnreachable(false);
         onChange(data);
         if (event === "end") return;
       }
     } catch (error) {
-      if (signal.aborted || (error instanceof Problem && error.status >= 400 && error.status < 500))
-        throw error;
-      onUnreachable(true);
+      if (signal.aborted || isRefused(error)) throw error;
+      if (!hidden.signal.aborted) onUnreachable(true);
+    } finally {
+      document.removeEventListener("visibilitychange", hide);
     }
-    await new Promise((resolve) => setTimeout(resolve, RECONNECT_MILLISECONDS));
-    if (signal.aborted) return;
+    if (!hidden.signal.aborted) await new Promise((resolve) => setTimeout(resolve, RECONNECT_MILLISECONDS));
   }
 }
 
 /** Saves a response as a file. A plain link could send neither the media type nor the key. */
 export async function download(path, accept, name) {
-  const content = await (await send("GET", path, { headers: { accept } })).blob();
+  const content = await bodyOf(await send("GET", path, { headers: { accept } }), "blob");
   const address = URL.createObjectURL(content);
   const link = document.createElement("a");
   link.href = address;

@@ -1,6 +1,6 @@
 // DOM elements built from text only: no text of a table, a job or the service is parsed as markup.
 
-import { label, say } from "./words.js";
+import { label, say, sayError } from "./words.js";
 
 const PROPERTIES = new Set(["value", "checked", "disabled", "hidden", "open", "selected"]);
 const UNSEEN = /[\p{Cc}\u00ad\u061c\u200b-\u200c\u200e-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/gu;
@@ -102,18 +102,21 @@ export async function whileDisabled(button, work) {
   }
 }
 
+/** Returns an error for people; the names in it may have invisible characters. */
+export const errorWords = (text) => text && shown(sayError(text));
+
 /** Creates an alert that screen readers announce immediately; it takes the focus for keyboard users. */
 export function alarm(problem) {
   return element(
     "div",
     { class: "alarm", role: "alert", tabindex: "-1" },
     element("strong", {}, problem.title ?? "Not done"),
-    element("p", {}, ...prose(problem.message)),
+    element("p", {}, errorWords(problem.message)),
     problem.others?.length
       ? element(
           "ul",
           {},
-          problem.others.map((other) => element("li", {}, ...prose(other))),
+          problem.others.map((other) => element("li", {}, errorWords(other))),
         )
       : null,
   );

@@ -4,6 +4,7 @@ import { element, newId } from "./dom.js";
 import { describe, splitAtTerm } from "./words.js";
 
 const GAP = 6; // pixels between a term and its meaning
+const PATIENCE = 300; // milliseconds in which the mouse may reach the meaning
 
 const explained = new Set();
 
@@ -30,7 +31,17 @@ function explanation(words, meaning) {
   const show = () => tip.isConnected && !tip.matches(":popover-open") && tip.showPopover();
   tip.addEventListener("toggle", ({ newState }) => newState === "open" && place(tip, term));
   term.addEventListener("pointerenter", ({ pointerType }) => pointerType === "mouse" && show());
-  term.addEventListener("pointerleave", ({ pointerType }) => pointerType === "mouse" && tip.hidePopover());
+  // The mouse may cross the gap to the tip, and stay there to read it.
+  let leaving = 0;
+  const stay = () => clearTimeout(leaving);
+  const leave = ({ pointerType }) => {
+    stay();
+    if (pointerType === "mouse") leaving = setTimeout(() => tip.isConnected && tip.hidePopover(), PATIENCE);
+  };
+  for (const node of [term, tip]) {
+    node.addEventListener("pointerenter", stay);
+    node.addEventListener("pointerleave", leave);
+  }
   return [term, tip];
 }
 

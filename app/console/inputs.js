@@ -3,7 +3,7 @@
 // A control is {node, focus, value(), set(value), parts}: value() is undefined without an input;
 // parts maps names to the controls inside it, so that an error's pointer finds its control.
 
-import { element, humanised, named, newId, shown } from "./dom.js";
+import { element, errorWords, humanised, named, newId, shown } from "./dom.js";
 import { numberOf, parse, stringify } from "./exact_json.js";
 import { glossed } from "./glossary.js";
 import { written } from "./format.js";
@@ -26,7 +26,7 @@ function explained(schema) {
 
 /** Shows an error at the control, or removes it if the message is empty. */
 const faulty = (fault, input) => (message) => {
-  fault.textContent = message;
+  fault.textContent = errorWords(message);
   fault.hidden = !message;
   if (message) input.setAttribute("aria-invalid", "true");
   else input.removeAttribute("aria-invalid");

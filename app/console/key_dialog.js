@@ -20,7 +20,7 @@ function dialogue(why) {
     type: "password",
     autocomplete: "off",
     spellcheck: "false",
-    "aria-describedby": `${id}-about`,
+    "aria-describedby": why ? `${id}-why ${id}-about` : `${id}-about`,
   });
   const dialog = element(
     "dialog",
@@ -29,7 +29,7 @@ function dialogue(why) {
       "form",
       { method: "dialog" },
       element("h2", { id: `${id}-title` }, "Access key"),
-      why ? element("p", { class: "quiet" }, prose(why)) : null,
+      why ? element("p", { id: `${id}-why`, class: "quiet" }, prose(why)) : null,
       element("label", { for: id }, "Key"),
       input,
       element(

@@ -22,7 +22,10 @@ addEventListener("hashchange", () => {
   visits += 1;
 });
 
-/** Returns a `navigate` for the response to a request: it does nothing when the user has navigated in the meantime. */
+/**
+ * Returns a `navigate` for the response to a request: it does nothing and returns false when the user has navigated in
+ * the meantime.
+ */
 export function navigateUnlessLeft() {
   const visit = visits;
   return (...parts) => visit === visits && navigate(...parts);

@@ -133,6 +133,13 @@ const quotedInWords = (whole, key) => (isKnown(key) ? spoken(key) : whole);
 /** Returns a sentence about a table for people: quoted parameters and figures become words, names of fields stay as they are. */
 export const sayOfTable = (sentence) => sentence.replace(QUOTED, quotedInWords);
 
+/**
+ * Returns an error of the API for people. A single word in quotes, such as `target`, may be the name of a field: only
+ * keys of several words become words.
+ */
+export const sayError = (text) =>
+  text.replace(QUOTED, (whole, key) => (SNAKE.test(key) ? quotedInWords(whole, key) : whole));
+
 /** Returns a text of the API for people: keys in backticks become words. */
 export const say = (text) =>
   text

@@ -46,7 +46,7 @@ class RowComparisonTask:
 @returns_user_errors
 def run_profile(task: ProfileTask) -> dict[str, Any]:
     """Profile the first fields of the table."""
-    schema = _schema_of(task.table)
+    schema = schema_of(task.table)
     profiled = pa.schema(list(schema)[:MOST_FIELDS])
     most = rows_to_read(len(schema))
     first = pa.Table.from_batches(limited_batches(task.table, task.rows), schema)
@@ -62,7 +62,7 @@ def run_profile(task: ProfileTask) -> dict[str, Any]:
 @returns_user_errors
 def run_row_comparison(task: RowComparisonTask) -> dict[str, Any]:
     """Compare the release with its source."""
-    schema = _schema_of(task.source)
+    schema = schema_of(task.source)
     most = rows_to_read(2 * len(schema))
     return compare_rows(
         pa.schema(list(schema)[:MOST_FIELDS]),
@@ -72,7 +72,8 @@ def run_row_comparison(task: RowComparisonTask) -> dict[str, Any]:
     )
 
 
-def _schema_of(access: BlobAccess) -> pa.Schema:
+def schema_of(access: BlobAccess) -> pa.Schema:
+    """Return the schema of a table, which its batches do not state if it has no rows."""
     reader = TableReader(access)
     reader.close()
     return reader.schema

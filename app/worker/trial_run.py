@@ -11,7 +11,7 @@ import pyarrow as pa
 from app.store.blobs.sealed_files import BlobAccess
 from app.worker.field_profile import MOST_FIELDS
 from app.worker.row_comparison import Wanted, compare_rows
-from app.worker.run_profile import limited_batches
+from app.worker.run_profile import limited_batches, schema_of
 from app.worker.run_swap import returns_user_errors
 from providers import PROVIDERS
 from providers.compiled_services import wait_until_compiled
@@ -69,4 +69,4 @@ def run_trial(task: TrialTask) -> dict[str, Any]:
 def _first_rows(source: bytes | BlobAccess) -> pa.Table:
     if isinstance(source, bytes):
         return pa.ipc.open_stream(source).read_all().slice(0, TRIAL_ROWS)
-    return pa.Table.from_batches(limited_batches(source, TRIAL_ROWS))
+    return pa.Table.from_batches(limited_batches(source, TRIAL_ROWS), schema_of(source))

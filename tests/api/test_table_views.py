@@ -284,6 +284,18 @@ def test_a_preview_shows_rows_of_a_trial_run(api: Api) -> None:
     assert "belongs to a preview" in error["message"]
 
 
+def test_a_preview_of_a_table_without_rows_has_a_trial_run(api: Api) -> None:
+    """A CSV with nothing but its header can be run, so that it can be previewed."""
+    call: dict[str, Any] = {
+        "source": {"buffer": uploaded(api.client, "age,income\n", "")["id"]},
+        "parameters": {"swap_fields": ["income"]},
+        "validate_only": True,
+        "preview_rows": 5,
+    }
+    plan = api.client.post("/v1/services/DSWAP", json=call).raise_for_status().json()["plan"]
+    assert (plan["rows"], plan["trial"]["rows_read"], plan["trial"]["rows"]) == (0, 0, [])
+
+
 def test_a_table_is_shown_to_none_who_may_not_read_rows(api: Api, keys: Keys) -> None:
     """A key that may run but not read gets no values, neither of a profile nor of a trial run."""
     buffer = uploaded(api.client)

@@ -428,6 +428,8 @@ def test_a_key_is_asked_for_and_kept_in_the_tab(browser: Browser, client: httpx.
         page.get_by_label("Key", exact=True).fill("rv_wrong")
         page.keyboard.press("Enter")
         expect(dialog).to_contain_text("unknown to this service")
+        reason = re.compile("^the key is unknown to this service.* Kept in this tab")
+        expect(page.get_by_label("Key", exact=True)).to_have_accessible_description(reason)
         assert f"Bearer {key}" not in sent
         page.get_by_label("Key", exact=True).fill(key)
         page.keyboard.press("Enter")
@@ -451,7 +453,7 @@ def test_a_running_job_is_cancelled(opened: Console, client: httpx.Client) -> No
 
 
 def test_files_are_served_with_their_policy(client: httpx.Client) -> None:
-    """Only the service's own scripts and styles; a cached module is not sent again."""
+    """Only the service's own scripts and styles; a cached module or contract is not sent again."""
     for path, media_type in {"/": "text/html", "/console/main.js": "text/javascript"}.items():
         answer = client.get(path)
         assert answer.headers["content-type"].startswith(media_type)
@@ -460,5 +462,9 @@ def test_files_are_served_with_their_policy(client: httpx.Client) -> None:
         assert "require-trusted-types-for 'script'" in policy
         again = client.get(path, headers={"if-none-match": answer.headers["etag"]})
         assert again.status_code == 304
+    document = client.get("/openapi.json")  # the console loads it with each page, over slow networks, too
+    assert document.headers["cache-control"] == "no-cache"
+    same = {"if-none-match": document.headers["etag"]}
+    assert client.get("/openapi.json", headers=same).status_code == 304
     assert "http" not in client.get("/").text.replace("http-equiv", "")
     assert client.get("/console/..%2fmain.py").status_code == 404

@@ -1,7 +1,10 @@
 """Focus and announcements: a keyboard user stays at the control, and a screen reader is not flooded."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
-from playwright.sync_api import Route, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.e2e.console import Console
 
@@ -32,10 +35,26 @@ def test_announcements_are_few_and_short(opened: Console) -> None:
     page.get_by_label("Only rows with a change").wait_for()
     heard = opened.evaluate("heard")
     assert heard[:2] == ["Checking …", "Submitting …"]
-    assert set(heard[2:]) <= {"Waiting for a free worker", "0 %", "25 %", "50 %", "75 %", "100 %"}
+    progress = {"Waiting for a free worker", "0 %", "25 %", "50 %", "75 %", "100 %"}
+    assert {words for words in heard[2:] if not words.startswith("succeeded ")} <= progress
 
 
-def test_the_focus_stays_at_a_control_that_was_disabled(opened: Console) -> None:
+@contextmanager
+def running(page: Page) -> Iterator[None]:
+    """Show the ended job of the page as if it ran until the end of the block."""
+    held: list[Route] = []
+    page.route("**/events", lambda route: held.append(route))
+    page.route("**/v1/jobs/*", lambda route: route.fulfill(json={**route.fetch().json(), "state": "running"}))
+    page.reload()
+    page.get_by_role("button", name="Cancel").wait_for()
+    yield
+    page.unroute("**/v1/jobs/*")
+    page.unroute("**/events")
+    held[0].continue_()
+
+
+def test_the_focus_stays_or_the_end_of_a_job_is_announced(opened: Console) -> None:
+    """Screen readers announce the changes of a live region that was there before, and not a new one."""
     page = opened.page
     table = opened.upload("people.csv", "age,income\n" + "".join(f"{row},{row}\n" for row in range(90)))
     page.get_by_text("Name, label and notes").click()
@@ -45,13 +64,12 @@ def test_the_focus_stays_at_a_control_that_was_disabled(opened: Console) -> None
     opened.open(f"tables/{table}/DSWAP")
     page.get_by_role("button", name="Run", exact=True).press("Enter")
     opened.ended()
-    held: list[Route] = []
-    page.route("**/events", lambda route: held.append(route))
-    page.route("**/v1/jobs/*", lambda route: route.fulfill(json={**route.fetch().json(), "state": "running"}))
     page.route("**/cancel", lambda route: route.fulfill(json={}))
-    page.reload()
-    page.get_by_role("button", name="Cancel").press("Enter")
-    page.unroute("**/v1/jobs/*")
-    held[0].continue_()
+    with running(page):
+        page.get_by_role("button", name="Cancel").press("Enter")
     opened.ended()
     expect(page.locator(".outcome")).to_be_focused()
+    with running(page):
+        region = page.get_by_role("status").filter(has_text="100 %").element_handle()
+    opened.ended()
+    assert page.evaluate("one => one.isConnected && one.textContent", region).startswith("succeeded")

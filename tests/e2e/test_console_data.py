@@ -98,6 +98,15 @@ def test_a_file_of_another_kind_is_refused_in_words(opened: Console, name: str) 
     assert not [url for url in opened.asked if "/v1/buffers" in url]
 
 
+def test_an_error_has_the_names_of_fields_as_they_are(opened: Console) -> None:
+    """Also one that a parameter has, too, and one with a mark that would reverse the rest of the sentence."""
+    opened.open()
+    for name, shown in (("target", "target"), ("age\u202e", "age\\u{202e}")):
+        file = FilePayload(name="twice.csv", mimeType="", buffer=f"{name},{name}\n1,2\n".encode())
+        opened.page.get_by_label(re.compile("^A file")).set_input_files(file)
+        expect(opened.page.get_by_role("alert")).to_contain_text(f"field '{shown}' is there 2 times")
+
+
 def test_decimal_commas_are_numbers(opened: Console, client: httpx.Client) -> None:
     """If the user says so; separators of thousands stay text, which the page says."""
     rows = "".join(f"{row};{row}.{100 + row},50;{row},25\r\n" for row in range(1, 30))

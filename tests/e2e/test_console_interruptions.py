@@ -58,6 +58,40 @@ def test_a_lost_response_and_two_clicks_make_one_job(
     assert jobs_of(client, "lost response") == 2  # a rerun has the label of its job
 
 
+def test_a_hidden_tab_holds_no_connection_and_a_busy_service_is_asked_again(
+    opened: Console, table: str
+) -> None:
+    """A browser opens six connections to a service, which six hidden tabs would hold."""
+    page = opened.page
+    opened.open(f"tables/{table}/DSWAP")
+    page.get_by_role("button", name="Run", exact=True).click()
+    opened.ended()
+    held: list[Route] = []
+    page.route("**/events", lambda route: held.append(route))
+    page.route("**/v1/jobs/*", lambda route: route.fulfill(json={**route.fetch().json(), "state": "running"}))
+
+    def streams(number: int) -> None:
+        while len(held) < number:
+            page.wait_for_timeout(20)  # the route is heard meanwhile
+
+    page.reload()
+    streams(1)
+    show = """is => {
+      Object.defineProperty(document, "hidden", { value: !is, configurable: true });
+      document.dispatchEvent(new Event("visibilitychange"));
+    }"""
+    with page.expect_event("requestfailed", lambda request: request.url.endswith("/events")):
+        page.evaluate(show, False)
+    page.evaluate(show, True)
+    streams(2)
+    held[1].fulfill(status=429, json={"title": "Too many requests", "detail": "retry", "status": 429})
+    streams(3)
+    page.unroute("**/v1/jobs/*")
+    held[2].continue_()
+    opened.ended()
+    assert len(held) == 3
+
+
 def test_a_lost_response_to_an_upload_makes_one_table(
     opened: Console, client: httpx.Client, tmp_path: Path
 ) -> None:
@@ -110,6 +144,33 @@ def test_a_reload_during_an_upload_is_asked_about(opened: Console) -> None:
     held[0].continue_()
     opened.table()
     assert not opened.evaluate(LEAVE)
+
+
+def test_an_upload_is_found_again_after_another_view(opened: Console) -> None:
+    """Its progress, its failure, and its end; who has left the view is not led away."""
+    page = opened.page
+    held: list[Route] = []
+    page.route("**/v1/buffers?delimiter*", lambda route: held.append(route))
+    opened.open()
+    file = FilePayload(name="people.csv", mimeType="", buffer=TABLE.encode())
+    with page.expect_request("**/v1/buffers?delimiter*"):
+        page.get_by_label(re.compile("^A file")).set_input_files(file)
+    opened.open("jobs")
+    opened.open()
+    page.get_by_text("Uploading people.csv").wait_for()
+    opened.open("jobs")
+    held.pop().abort()
+    opened.open()
+    expect(page.get_by_role("alert")).to_contain_text("cannot be reached")
+    with page.expect_request("**/v1/buffers?delimiter*"):
+        page.get_by_role("button", name="Send the file again").click()
+    opened.open("jobs")
+    opened.open()
+    held.pop().continue_()
+    page.get_by_role("status").get_by_role("link", name="people.csv").click()
+    opened.table()
+    opened.open()
+    assert page.get_by_text("Uploaded: ").count() == 0
 
 
 def test_a_late_response_does_not_leave_the_present_view(opened: Console, table: str) -> None:

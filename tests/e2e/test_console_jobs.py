@@ -167,6 +167,26 @@ def test_a_point_of_the_frontier_is_run_or_refined(
     assert [point["parameters"]["rate"] for point in points] == [0.3, 0.5, 0.75]
 
 
+def test_intervals_are_visible_with_forced_colours(opened: Console, jobs: dict[str, str]) -> None:
+    """The browser gives each background the colour of the page then."""
+    opened.page.emulate_media(forced_colors="active")
+    opened.open(f"jobs/{jobs['frontier']}")
+    colour = "one => getComputedStyle(one).backgroundColor"
+    page_colour = opened.page.locator("body").evaluate(colour)
+    assert opened.page.locator(".interval").first.evaluate(colour) != page_colour
+
+
+def test_a_download_that_is_cut_off_is_named(opened: Console, jobs: dict[str, str]) -> None:
+    """The words of the browser for it, "Failed to fetch", say neither what is wrong nor what to do."""
+    opened.open(f"jobs/{jobs['0.1']}")
+    opened.evaluate("""() => {
+      const broken = () => new ReadableStream({ pull: (stream) => stream.error(new TypeError("Failed")) });
+      window.fetch = async () => new Response(broken());
+    }""")
+    opened.page.get_by_role("button", name="Result as CSV").click()
+    expect(opened.page.get_by_role("alert")).to_contain_text("whole answer had arrived; try again")
+
+
 def test_a_point_of_the_permutation_mechanism_states_its_epsilon(
     opened: Console, jobs: dict[str, str]
 ) -> None:

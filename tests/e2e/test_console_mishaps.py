@@ -71,6 +71,19 @@ def test_a_file_that_is_dropped_next_to_its_place_does_not_replace_the_page(open
     assert not opened.evaluate(script, False)
 
 
+def test_of_several_dropped_files_none_is_taken_in_silence(opened: Console) -> None:
+    """The first one would be uploaded, and the others forgotten without a word."""
+    opened.open()
+    opened.evaluate("""() => {
+      const dataTransfer = new DataTransfer();
+      for (const name of ["a.csv", "b.csv"]) dataTransfer.items.add(new File(["age\\n1\\n"], name));
+      const dropped = new DragEvent("drop", { bubbles: true, cancelable: true, dataTransfer });
+      document.querySelector(".drop").dispatchEvent(dropped);
+    }""")
+    expect(opened.page.get_by_role("alert")).to_contain_text("drop one, and the others after it")
+    assert not [url for url in opened.asked if "/v1/buffers" in url]
+
+
 def test_what_is_no_number_is_not_taken_for_the_default(opened: Console) -> None:
     """The browser hides such input from the page; no request is sent until it is corrected."""
     page = opened.page

@@ -166,7 +166,9 @@ def test_terms_are_explained_by_mouse_touch_and_keyboard(tab: Console, table: st
     expect(meaning).to_be_hidden()
     term.scroll_into_view_if_needed()
     term.hover()
-    meaning.wait_for()
+    meaning.hover()  # over the gap; a screen magnifier needs the mouse there
+    tab.page.wait_for_timeout(400)
+    assert meaning.is_visible()
     tab.page.mouse.move(0, 0)
     expect(meaning).to_be_hidden()
     term.click()

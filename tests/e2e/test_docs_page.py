@@ -15,6 +15,7 @@ def test_swagger_ui_calls_with_a_key(browser: Browser, address: str, key: str) -
     page.on("pageerror", lambda error: said.append(str(error)))
     page.on("request", lambda request: asked.append(request.url))
     page.goto(f"{address}/docs")
+    assert page.locator("html").get_attribute("lang") == "en"
     page.locator("button.authorize").first.click()
     page.locator(".modal-ux input").fill(key)
     page.locator(".modal-ux button.authorize").click()

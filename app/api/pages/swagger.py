@@ -37,7 +37,7 @@ def _page() -> str:
             "displayOperationId": True,
         },
     )
-    html = bytes(response.body).decode()
+    html = bytes(response.body).decode().replace("<html>", '<html lang="en">', 1)
     own = '<script src="swagger/swagger.js"></script>\n    <script src="swagger/swagger-ui-bundle.js">'
     html = html.replace('<script src="swagger/swagger-ui-bundle.js">', own, 1)
     options = "\n        requestInterceptor: withExample,\n        plugins: [resolveInPart],"

@@ -50,12 +50,13 @@ export async function view([id], signal) {
     api.contract(),
   ]);
   const holder = element("div", {});
+  const announced = element("p", { class: "hidden-words", role: "status" });
   const title = element("span", {});
   const rename = (job) => title.replaceChildren(named(titleOf(job, services)));
   rename(first);
   const show = async (job) => holder.replaceChildren(...(await ended(job)));
   if (hasEnded(first)) await show(first);
-  else follow(id, first, holder, signal, show);
+  else follow(id, first, holder, announced, signal, show);
   return {
     help: "report",
     title: shown(titleOf(first, services)),
@@ -75,6 +76,7 @@ export async function view([id], signal) {
         first.kind === "swap" ? element("span", { class: "identifier" }, first.service) : null,
       ),
       annotationsOf(pathOf(id), first, document, rename),
+      announced,
       holder,
     ],
   };
@@ -88,11 +90,13 @@ function setText(node, words) {
   if (node.textContent !== words) node.textContent = words;
 }
 
-/** Shows progress until the job has ended, then its result. */
-async function follow(id, first, holder, signal, show) {
+/**
+ * Shows progress until the job has ended, then its result. `announced` is the live region of both: screen readers
+ * announce the changes of a region that was there before, and not a new one.
+ */
+async function follow(id, first, holder, announced, signal, show) {
   const bar = element("progress", { max: 1, value: first.progress.fraction, "aria-label": "Progress" });
   const stage = element("p", {});
-  const announced = element("p", { class: "hidden-words", role: "status" });
   const showProgress = ({ state, progress: { fraction, stage: at } }) => {
     bar.value = fraction;
     const words = state === "queued" ? "Waiting for a free worker" : stageWords(at);
@@ -123,14 +127,16 @@ async function follow(id, first, holder, signal, show) {
     setText(unreachable, is ? "The service does not answer. This page tries again every second; the job is kept." : "");
   };
   showProgress(first);
-  holder.replaceChildren(element("div", { class: "running" }, bar, stage, announced, unreachable, cancel, said));
+  holder.replaceChildren(element("div", { class: "running" }, bar, stage, unreachable, cancel, said));
   try {
     await api.watch(id, showProgress, signal, showUnreachable);
     if (signal.aborted) return;
     const { activeElement: active, body } = document;
     const held = holder.contains(active) || (cancel.disabled && active === body); // disabled, it loses the focus
     await show(await api.get(pathOf(id), signal));
-    if (held) holder.querySelector(".outcome").focus();
+    const outcome = holder.querySelector(".outcome");
+    if (held) outcome.focus(); // which reads it
+    setText(announced, held ? "" : outcome.textContent);
   } catch (error) {
     if (!signal.aborted) holder.append(alarm(error));
   }
@@ -143,7 +149,7 @@ async function ended(job) {
   const nodes = [
     element(
       "p",
-      { class: `outcome ${job.state}`, role: "status", tabindex: "-1" },
+      { class: `outcome ${job.state}`, tabindex: "-1" },
       badge(job.state),
       " ",
       OUTCOMES[job.outcome],

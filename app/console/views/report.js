@@ -17,7 +17,7 @@ export async function reportOf(job) {
   try {
     const [report, page] = await Promise.all([
       api.get(path),
-      api.send("GET", path, { headers: { accept: "text/html" } }).then((answer) => answer.text()),
+      api.send("GET", path, { headers: { accept: "text/html" } }).then((answer) => api.bodyOf(answer, "text")),
     ]);
     first.push(headlineOf(report));
     if (report.verdict) first.push(verdict(report.verdict, report.advice));

@@ -224,7 +224,7 @@ function sizes({ smallest, median, largest }, exact) {
 function takingPart({ rows, expected_part_by_field: expected }) {
   const byNumber = Map.groupBy(Object.keys(expected ?? {}), (name) => expected[name]);
   return [...byNumber].map(([part, names]) => [
-    byNumber.size > 1 ? `Rows that take part, ${names.join(", ")}` : "Rows that take part",
+    byNumber.size > 1 ? `Rows that take part, ${names.map(shown).join(", ")}` : "Rows that take part",
     part === rows ? "all" : `${Number.isInteger(part) ? "" : "about "}${number(Math.round(part))} of ${number(rows)}`,
   ]);
 }

@@ -5,7 +5,7 @@ import { searchOf } from "../annotations.js";
 import { alarm, element, named, newId } from "../dom.js";
 import { form, point } from "../form.js";
 import { checkFirstLine } from "../header_check.js";
-import { navigate, navigateUnlessLeft } from "../router.js";
+import { navigate, navigateUnlessLeft, routeHref } from "../router.js";
 import { inForm } from "../problem_words.js";
 import { people } from "../sample_table.js";
 import * as session from "../session.js";
@@ -45,14 +45,30 @@ const OTHER_PROGRAMS = {
 const OTHER_FILE =
   "Its name does not end as that of a table does. Export the table as CSV or Parquet and choose that file. If it is a CSV already, give its name the ending .csv.";
 
+const SEVERAL_FILES = "Each file is a table of its own: drop one, and the others after it. Nothing was uploaded.";
+
 const ANNOTATIONS = ["name", "label", "notes"];
 const MOST_OF_A_NAME = 120; // characters
 const MOST_FOUND = 100;
 
+/** Progress and problem of an upload. They outlive the view, so that who leaves it and returns finds them. */
+const said = element("div", { role: "status" });
+const answer = element("div", {});
+let uploads = 0; // under way
+let hasUnseenProblem = false;
+let takeHere; // of the view that is shown, whose form states how the CSV is written
+
+/** Shows why a file is not uploaded. */
+function refuse(why) {
+  const problem = alarm(why);
+  answer.replaceChildren(problem);
+  problem.focus();
+}
+
 export async function view() {
   const writing = await writingForm();
-  const said = element("div", { role: "status" });
-  const answer = element("div", {});
+  if (!uploads && !hasUnseenProblem) for (const each of [said, answer]) each.replaceChildren();
+  hasUnseenProblem = false;
   const input = element("input", {
     type: "file",
     id: newId("file"),
@@ -65,15 +81,14 @@ export async function view() {
   const take = async (file, options = writing.value()) => {
     input.value = "";
     if (!UPLOADED.includes(typeOf(file))) {
-      const problem = alarm({ title: "This file cannot be read", message: OTHER_PROGRAMS[suffixOf(file)] ?? OTHER_FILE });
-      answer.replaceChildren(problem);
-      problem.focus();
+      refuse({ title: "This file cannot be read", message: OTHER_PROGRAMS[suffixOf(file)] ?? OTHER_FILE });
       return;
     }
     const csv = typeOf(file) === "text/csv";
     const first = csv ? await checkFirstLine(file, options).catch(() => null) : null;
     await ask(file, first?.found ?? options, first);
   };
+  takeHere = take;
   const ask = async (file, options, first) => {
     const on = (more) => ask(file, { ...options, ...more }, first);
     if (first?.why && options.header === undefined) answer.replaceChildren(headerQuestion(first, file, on));
@@ -83,6 +98,7 @@ export async function view() {
   const send = async (file, options) => {
     const proceed = navigateUnlessLeft();
     answer.replaceChildren();
+    uploads += 1;
     sample.disabled = true; // a second click would make a second table
     const sent = new AbortController();
     const { signal } = sent;
@@ -95,8 +111,9 @@ export async function view() {
       const buffer = await upload(file, options);
       session.remember(buffer, file.name, options);
       await keepName(buffer, file.name);
-      said.replaceChildren(element("p", {}, "Uploaded: ", named(file.name), ". Its page follows."));
-      proceed("tables", buffer.id);
+      const follows = proceed("tables", buffer.id) !== false;
+      const link = element("a", { href: routeHref("tables", buffer.id) }, named(file.name));
+      said.replaceChildren(element("p", {}, "Uploaded: ", link, follows ? ". Its page follows." : "."));
     } catch (thrown) {
       const error = thrown.status === 0 ? await readingProblem(file, thrown) : thrown;
       const problem = alarm(inForm(error, writing.parts));
@@ -107,13 +124,15 @@ export async function view() {
       if (error.status === 422 && typeOf(file) === "text/csv") {
         written.open = true;
         problem.append(element("p", {}, "If “How the CSV is written”, above, does not fit the file, correct it there and send the file again. Excel in Western Europe writes windows-1252, unless “CSV UTF-8” is chosen."));
-        problem.append(sendAgain(() => take(file)));
+        problem.append(sendAgain(() => takeHere(file)));
       } else if (isPassing(error)) {
         problem.append(element("p", {}, named(file.name), " and what you stated about it are kept. If only the answer was lost, sending it again makes no second table."));
         problem.append(sendAgain(() => send(file, options)));
       }
+      hasUnseenProblem = !answer.isConnected;
       problem.focus();
     } finally {
+      uploads -= 1;
       sent.abort();
     }
   };
@@ -140,7 +159,9 @@ export async function view() {
       ondrop: (event) => {
         event.preventDefault();
         zone.classList.remove("over");
-        if (event.dataTransfer.files.length) take(event.dataTransfer.files[0]);
+        const [file, ...others] = event.dataTransfer.files;
+        if (others.length) refuse({ title: "Several files", message: SEVERAL_FILES });
+        else if (file) take(file);
       },
     },
     element("label", { for: input.id }, "A file: CSV, Parquet, or an Arrow stream"),

@@ -310,7 +310,7 @@ def _find(comparison: Comparison) -> Finding:
 
 
 def _households(comparison: Comparison, side: Side, table: pa.Table) -> Int64Array | None:
-    """Return the household of each row of a table, from 0 on; None if no option and no run names its field."""
+    """Return the household of each row of a table, from 0 on; None if nothing names their field."""
     params = comparison.release.parameters
     of_run = getattr(params, "household", None) or getattr(params, "household_check", None)
     name = comparison.options.household_field or of_run

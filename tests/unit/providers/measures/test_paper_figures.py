@@ -100,7 +100,7 @@ def test_averages_agree_with_filtering_the_rows(name: str) -> None:
 
 
 def test_sets_of_categories_have_every_size_and_every_member_equally_often() -> None:
-    """Of 30,000 instances each size has a third, and each set of a size its share (4.5 deviations)."""
+    """Each size has a third of 30,000 instances, and each set of a size its share (4.5 deviations)."""
     count = 30_000
     chosen = drawn_instances(np.random.default_rng(5).random((count, 6)), [(0, 1), (0, 1)], 3).chosen
     sizes = Counter(chosen.sum(axis=1).tolist())

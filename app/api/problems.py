@@ -256,7 +256,10 @@ class UnexpectedErrors:
             if started:
                 raise
             _log.warning("%s %s did not end before the service stopped", scope["method"], scope["path"])
-            stopped = Unavailable("the service stopped before the request was done; send it again")
+            stopped = Unavailable(
+                "the service stopped before the request was done; what it creates may exist already: send it "
+                "again with its Idempotency-Key, or look for it first"
+            )
             headers = stopped.headers() | {"Connection": "close"}
             response = problem_response(stopped.problem(), scope["path"], headers)
             _add_rate_headers(response, scope)

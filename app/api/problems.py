@@ -5,6 +5,7 @@ of the server, or a value of a row. The log line of an unexpected error has its 
 message, since a library's message may quote a value.
 """
 
+import asyncio
 import difflib
 import logging
 import traceback
@@ -27,6 +28,7 @@ from app.errors import (
     BadRequest,
     InvalidRequest,
     NotFound,
+    Unavailable,
     UnsupportedMediaType,
     invalid_request_problem,
     storage_error,
@@ -227,13 +229,16 @@ def install(app: FastAPI) -> None:
 
 
 class UnexpectedErrors:
-    """ASGI middleware that turns an unforeseen exception into a 500 without the exception's message."""
+    """ASGI middleware that turns an unforeseen exception into a 500 without the exception's message.
+
+    A request that the server cancels, because it lasts longer than the grace time of a stop, gets a 503.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on; respond with 500 if that raises before the response began."""
+        """Pass the request on; respond with 500 or 503 if that raises before the response began."""
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
         started = False
@@ -247,6 +252,18 @@ class UnexpectedErrors:
             await self.app(scope, receive, watched_send)
         except ClientDisconnect:
             return None  # the client has disconnected
+        except asyncio.CancelledError:
+            if started:
+                raise
+            _log.warning("%s %s did not end before the service stopped", scope["method"], scope["path"])
+            stopped = Unavailable(
+                "the service stopped before the request was done; what it creates may exist already: send it "
+                "again with its Idempotency-Key, or look for it first"
+            )
+            headers = stopped.headers() | {"Connection": "close"}
+            response = problem_response(stopped.problem(), scope["path"], headers)
+            _add_rate_headers(response, scope)
+            await response(scope, receive, send)
         except Exception as error:
             _log.error("%s %s failed: %s", scope["method"], scope["path"], describe(error))
             if started:

@@ -157,13 +157,20 @@ class Watchers:
     async def wait_for_end(
         self, job_id: str, seconds: float, has_ended: Callable[[str], Awaitable[bool]], find: FindJob
     ) -> Job:
-        """Return the job when it has ended, or in its state after ``seconds``. Raises as the functions."""
+        """Return the job when it has ended, or in its state after ``seconds`` or while the service stops.
+
+        Raises as the functions.
+        """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         with self.watch(job_id) as changed:
             while True:
                 if not self.is_expected(job_id) and await self._retry(job_id, deadline, has_ended):
                     return await self._retry(job_id, deadline, find)
+                if (
+                    self.closing
+                ):  # a request that arrived before the stop, and waits only now: nothing wakes it
+                    return await find(job_id)
                 if not await changed.ends_within(deadline - loop.time()) or self.closing:
                     return await find(job_id)
                 if changed.job is not None:

@@ -217,3 +217,23 @@ def test_many_streams_are_updated_less_often() -> None:
     for streams in (1, 500, 1000):
         asyncio.run(run(streams))
     assert updated_per_second == [4.0, 200.0, 200.0]
+
+
+def test_a_call_that_begins_to_wait_during_a_stop_gets_the_present_state() -> None:
+    """It waited until the server cancelled it, and was then answered with 500 and a plain text."""
+
+    async def has_ended(job_id: str) -> bool:
+        return False
+
+    async def find(job_id: str) -> Job:
+        return row(State.QUEUED)
+
+    async def wait(expected: bool) -> str:
+        watched = Watchers()
+        if expected:
+            watched.expect("job")
+        watched.close()
+        async with asyncio.timeout(PATIENCE):
+            return (await watched.wait_for_end("job", PATIENCE * 2, has_ended, find)).state
+
+    assert [asyncio.run(wait(expected)) for expected in (True, False)] == [State.QUEUED, State.QUEUED]

@@ -70,7 +70,7 @@ class _Recorder:
         self._seconds[report.nodeid] += report.duration
 
     def pytest_sessionfinish(self, exitstatus: int) -> None:
-        if exitstatus == pytest.ExitCode.OK:
+        if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
             LIST.write_text(as_text(chosen(self._seconds)), encoding="utf-8")
 
 

@@ -21,6 +21,8 @@ OPTIONS = MeasureOptions(
     weight_fields=("weight",),
     target="income",
     domain_fields=("town",),
+    query_fields=("age", "hours", "income", "town"),
+    household_field="house",
 )
 
 RUNS: dict[str, dict[str, Any]] = {
@@ -41,6 +43,7 @@ def people(rows: int = 300) -> pa.Table:
             "sex": np.array(["f", "m"])[random.integers(0, 2, rows)],
             "town": np.array(["a", "b", "c"])[(age // 10 + random.integers(0, 2, rows)) % 3],
             "weight": np.linspace(10, 20, rows),
+            "house": np.arange(rows) // 3,
         }
     )
 
@@ -134,12 +137,15 @@ def test_a_measure_that_does_not_apply_says_why() -> None:
 
 def test_options_that_no_figure_uses_are_refused() -> None:
     """An option that no figure uses is refused."""
+    others = {"domain_fields": (), "household_field": None}
     with pytest.raises(ParameterError, match="used by none of the figures") as caught:
-        refuse_unused(OPTIONS.model_copy(update={"domain_fields": ()}), [FIGURES["pscr"], FIGURES["il3"]])
+        refuse_unused(OPTIONS.model_copy(update=others), [FIGURES["pscr"], FIGURES["il3"]])
     assert caught.value.pointer == "/measures/key_fields"
     diverse = FIGURES["l_diversity.after.distinct"]
     totals = FIGURES["domain_totals.percent"]
-    refuse_unused(OPTIONS, [FIGURES["record_linkage.rate"], FIGURES["il3"], diverse, totals])
+    queries, uniques = FIGURES["query_error.mean"], FIGURES["population_uniques.after.zayatz"]
+    both = [FIGURES["il3"], totals, queries, uniques]
+    refuse_unused(OPTIONS, [FIGURES["record_linkage.rate"], diverse, *both])
     with pytest.raises(ParameterError, match="used by none of the figures") as caught:
-        refuse_unused(OPTIONS, [FIGURES["record_linkage.rate"], FIGURES["il3"], totals])
+        refuse_unused(OPTIONS, [FIGURES["record_linkage.rate"], *both])
     assert caught.value.pointer == "/measures/sensitive_fields"

@@ -26,6 +26,12 @@ With SQLite's own 1,000 pages, every seventeenth small call waited for one.
 LOCK_SECONDS = 30
 """Time for which a transaction waits for the write lock of SQLite."""
 
+_LOCKED_SECONDS = 0.01
+"""Pause between two attempts to let a database write ahead."""
+
+_PRIMARY = 0xFF
+"""Bits of an error code of SQLite that name the error; the others say more about it."""
+
 POOL_SIZE, POOL_OVERFLOW = 5, 10
 """Connections that are kept open, and further ones that are opened when those are in use: SQLAlchemy's
 defaults, which SQLite files have, too."""
@@ -174,15 +180,33 @@ def _make_private_file(_dialect: Any, _record: Any, given: Sequence[Any], option
 
 def _prepare_sqlite(connection: sqlite3.Connection, _record: Any) -> None:
     connection.isolation_level = None  # the driver starts no transaction: `_begin_sqlite` does
+    connection.execute(f"PRAGMA busy_timeout={LOCK_SECONDS * 1000}")
+    _write_ahead(connection)
     for pragma in (
-        f"busy_timeout={LOCK_SECONDS * 1000}",
-        "journal_mode=WAL",
         "synchronous=FULL",
         "foreign_keys=ON",
         "secure_delete=ON",
         f"wal_autocheckpoint={_LOG_PAGES}",
     ):
         connection.execute(f"PRAGMA {pragma}")
+
+
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """Let the database write ahead; wait while another process changes a new one in the same way.
+
+    SQLite fails at once in that case, whatever its `busy_timeout`, because both could wait for each other.
+    """
+    latest = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            is_locked = error.sqlite_errorcode & _PRIMARY == sqlite3.SQLITE_BUSY
+            if not is_locked or time.monotonic() >= latest:
+                raise
+        else:
+            return
+        time.sleep(_LOCKED_SECONDS)
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:

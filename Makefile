@@ -64,7 +64,7 @@ tests: $(VENV)/.development $(VENV)/.tests # what `make test` runs next to the c
 WITHOUT_SERVICES = HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest --numprocesses=logical --dist=worksteal \
 	tests/unit tests/property tests/golden
 
-test-quick: $(VENV)/.development ## run the tests that need no service and take less than a tenth of a second each
+test-quick: $(VENV)/.development ## run short tests that need no service (90 seconds)
 	$(WITHOUT_SERVICES) -m "not slow and not faults and not long"
 
 long-tests: $(VENV)/.development ## record the tests that are too long for `make test-quick` (minutes)

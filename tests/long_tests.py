@@ -70,7 +70,8 @@ class _Recorder:
         self._seconds[report.nodeid] += report.duration
 
     def pytest_sessionfinish(self, exitstatus: int) -> None:
-        if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        has_run = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+        if has_run and self._seconds:  # a collection has no seconds
             LIST.write_text(as_text(chosen(self._seconds)), encoding="utf-8")
 
 

@@ -22,7 +22,7 @@ def writing(tmp_path: Path) -> sqlite3.Connection:
 def test_a_new_database_is_opened_when_another_process_has_changed_it(
     tmp_path: Path, writing: sqlite3.Connection
 ) -> None:
-    """SQLite by itself fails at once here, although it was told to wait."""
+    """SQLite by itself fails here at once, whatever its timeout."""
     timer = threading.Timer(0.1, writing.close)
     timer.start()
     opened = sqlite3.connect(tmp_path / "new.db")

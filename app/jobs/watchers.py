@@ -167,7 +167,7 @@ class Watchers:
             while True:
                 if not self.is_expected(job_id) and await self._retry(job_id, deadline, has_ended):
                     return await self._retry(job_id, deadline, find)
-                if self.closing:  # it began before a request that arrived earlier waits: nothing would wake it
+                if self.closing:  # it began before a request that arrived earlier waits: nothing wakes it
                     return await find(job_id)
                 if not await changed.ends_within(deadline - loop.time()) or self.closing:
                     return await find(job_id)

@@ -33,7 +33,8 @@ ACTIONS = {
     "advice": "Attack it with 'advice' to see which parameters lower the risk.",
     "unjudged": "Give these fields the names and types that they have in the source, or name the fields to "
     "protect in 'sensitive_fields'; 'left_out' has the reason for each.",
-    "one_row": "Judge the row together with the others that you publish: alone it cannot be mistaken for another one.",
+    "one_row": "Judge the row together with the others that you publish: alone it cannot be mistaken for "
+    "another one.",
     "incomparable": "Change the combinations or the figure of risk, as the verdict of the comparison says.",
     "compared": "Choose a combination, run it, and attack its release before you publish it.",
 }

@@ -164,6 +164,9 @@ class SimulatedSealer:
     def fingerprint(self, seed: bytes) -> str:
         return "0" * 16
 
+    def host_fingerprint(self, owner: str, host: str) -> str:
+        return f"{len(owner) + len(host):x}"
+
     def request_fingerprint(self, request: bytes) -> str:
         return request.decode()
 

@@ -35,6 +35,7 @@ OPTIONS = MeasureOptions(
     known_fields=("Length", "Sex"),
     sensitive_fields=("Whole_weight",),
     target="Whole_weight",
+    query_fields=("Length", "Rings", "Whole_weight", "Sex"),
     sample=500,
 )
 WITHOUT_WEIGHTS = {"population_uniques"} | {

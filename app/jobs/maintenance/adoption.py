@@ -62,7 +62,9 @@ def refuse_in_use(database: Database, session: Transaction) -> None:
         replicas.shorten_leases(shortening, "", moment(shortening))
     with database.read() as current:
         working = replicas.working(current)
-    last = max(working.values(), default=moment(session)) + timedelta(seconds=1)  # rounded down below
+    if not working:  # the last one has ended just now
+        return
+    last = max(working.values()) + timedelta(seconds=1)  # rounded down below
     until = last.strftime("%Y-%m-%d %H:%M:%S UTC")
     raise StorageInUse(
         f"{len(working)} replicas work on the database: stop them first. A replica that was killed holds its "

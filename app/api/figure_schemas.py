@@ -512,7 +512,7 @@ class Measures(ResponseModel):
     l_diversity: measure_schemas.LDiversity | SkipJsonSchema[None] = None
     t_closeness: measure_schemas.TCloseness | SkipJsonSchema[None] = None
     suda: measure_schemas.SpecialUniques | SkipJsonSchema[None] = None
-    population_uniques: measure_schemas.PopulationUniques | SkipJsonSchema[None] = None
+    population_uniques: survey_schemas.PopulationUniques | SkipJsonSchema[None] = None
     pscr: measure_schemas.OwnRowClosest | SkipJsonSchema[None] = None
     dcr: measure_schemas.DistanceToClosest | SkipJsonSchema[None] = None
     interval_sd: measure_schemas.IntervalBySd | SkipJsonSchema[None] = None
@@ -530,7 +530,7 @@ class Measures(ResponseModel):
     association: measure_schemas.AssociationChange | SkipJsonSchema[None] = None
     il2: measure_schemas.ComponentChange | SkipJsonSchema[None] = None
     il3: measure_schemas.CoefficientChange | SkipJsonSchema[None] = None
-    regression: measure_schemas.Regression | SkipJsonSchema[None] = None
+    regression: survey_schemas.Regression | SkipJsonSchema[None] = None
     r_squared: measure_schemas.ExplainedVariance | SkipJsonSchema[None] = None
     total_correlation: measure_schemas.TotalCorrelation | SkipJsonSchema[None] = None
     distortion: measure_schemas.Distortion | SkipJsonSchema[None] = None

@@ -197,40 +197,6 @@ class SpecialUniques(MeasureFigure):
     value: SpecialUniquesValue
 
 
-class PopulationUniquesOfTable(ResponseModel):
-    """Estimates for one table. An estimate that cannot be made is absent."""
-
-    population: int | SkipJsonSchema[None] = None
-    """Persons of the population: the sum of the weights."""
-    unique: float | SkipJsonSchema[None] = None
-    """Share of rows that are unique in the table."""
-    benedetti_franconi: float | SkipJsonSchema[None] = None
-    """Share of rows unique in the population, by Benedetti and Franconi."""
-    pitman: float | SkipJsonSchema[None] = None
-    """Share of rows unique in the population, by Pitman's formula."""
-    zayatz: float | SkipJsonSchema[None] = None
-    """Share of rows unique in the population, by Zayatz."""
-    reidentified: float | SkipJsonSchema[None] = None
-    """Expected share of rows that are re-identified."""
-    correct_match: float | SkipJsonSchema[None] = None
-    """Probability that a unique match is correct."""
-    household_risk: float | SkipJsonSchema[None] = None
-    """Expected share of households with a member re-identified; absent without a field of households."""
-
-
-class PopulationUniquesValue(ResponseModel):
-    """Uniques in the population, by the source and by the release."""
-
-    before: PopulationUniquesOfTable
-    after: PopulationUniquesOfTable
-
-
-class PopulationUniques(MeasureFigure):
-    """Expected share of the rows that are unique in the population."""
-
-    value: PopulationUniquesValue
-
-
 class OwnRowClosest(MeasureFigure):
     """Share of the rows whose own released row is the closest one."""
 
@@ -570,37 +536,6 @@ class ComponentChange(MeasureFigure):
     """Change of the first two principal components."""
 
     value: ComponentChanges
-
-
-class RegressionCoefficient(BeforeAndAfter):
-    """Coefficient of a regression, with its standard errors."""
-
-    term: str
-    change: float
-    before_error: float
-    after_error: float
-    change_in_errors: float | SkipJsonSchema[None] = None
-    """Change in standard errors of the source."""
-    overlap: float | SkipJsonSchema[None] = None
-    """Mean share of the two 95 % intervals that they have in common."""
-
-
-class RegressionChanges(ResponseModel):
-    """Changes of a regression."""
-
-    change_in_errors: float
-    """Mean absolute change in standard errors of the source."""
-    overlap: float
-    """Mean overlap of the 95 % intervals."""
-    coefficients: list[RegressionCoefficient]
-    not_defined: list[str] = Field(default=[])
-    """Terms that depend on others."""
-
-
-class Regression(MeasureFigure):
-    """Change of the coefficients of the regression of the target."""
-
-    value: RegressionChanges
 
 
 class CoefficientChange(MeasureFigure):

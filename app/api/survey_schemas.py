@@ -1,10 +1,47 @@
-"""Response models of the weighted measures of a survey; schemas alone, as in `app.api.measure_schemas`."""
+"""Response models of measures with survey weights, and of the regression without; schemas alone.
+
+A stored report is sent as it was made, as with those of `app.api.measure_schemas`.
+"""
 
 from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
-from app.api.measure_schemas import MeasureFigure
+from app.api.measure_schemas import BeforeAndAfter, MeasureFigure
 from app.api.report_schemas import ResponseModel
+
+
+class PopulationUniquesOfTable(ResponseModel):
+    """Estimates for one table. An estimate that cannot be made is absent."""
+
+    population: int | SkipJsonSchema[None] = None
+    """Persons of the population: the sum of the weights."""
+    unique: float | SkipJsonSchema[None] = None
+    """Share of rows that are unique in the table."""
+    benedetti_franconi: float | SkipJsonSchema[None] = None
+    """Share of rows unique in the population, by Benedetti and Franconi."""
+    pitman: float | SkipJsonSchema[None] = None
+    """Share of rows unique in the population, by Pitman's formula."""
+    zayatz: float | SkipJsonSchema[None] = None
+    """Share of rows unique in the population, by Zayatz."""
+    reidentified: float | SkipJsonSchema[None] = None
+    """Expected share of rows that are re-identified."""
+    correct_match: float | SkipJsonSchema[None] = None
+    """Probability that a unique match is correct."""
+    household_risk: float | SkipJsonSchema[None] = None
+    """Expected share of households with a member re-identified; absent without a field of households."""
+
+
+class PopulationUniquesValue(ResponseModel):
+    """Uniques in the population, by the source and by the release."""
+
+    before: PopulationUniquesOfTable
+    after: PopulationUniquesOfTable
+
+
+class PopulationUniques(MeasureFigure):
+    """Expected share of the rows that are unique in the population."""
+
+    value: PopulationUniquesValue
 
 
 class Estimates(ResponseModel):
@@ -87,6 +124,37 @@ class WeightedCorrelations(MeasureFigure):
     """Change of the weighted correlations between pairs of fields."""
 
     value: WeightedCorrelationChanges
+
+
+class RegressionCoefficient(BeforeAndAfter):
+    """Coefficient of a regression, with its standard errors."""
+
+    term: str
+    change: float
+    before_error: float
+    after_error: float
+    change_in_errors: float | SkipJsonSchema[None] = None
+    """Change in standard errors of the source."""
+    overlap: float | SkipJsonSchema[None] = None
+    """Mean share of the two 95 % intervals that they have in common."""
+
+
+class RegressionChanges(ResponseModel):
+    """Changes of a regression."""
+
+    change_in_errors: float
+    """Mean absolute change in standard errors of the source."""
+    overlap: float
+    """Mean overlap of the 95 % intervals."""
+    coefficients: list[RegressionCoefficient]
+    not_defined: list[str] = Field(default=[])
+    """Terms that depend on others."""
+
+
+class Regression(MeasureFigure):
+    """Change of the coefficients of the regression of the target."""
+
+    value: RegressionChanges
 
 
 class WeightedCoefficient(EstimatesWithErrors):

@@ -15,6 +15,17 @@ from providers.measures.shared.weights import NORMAL_95, View, WeightedTable
 
 INTERCEPT = "(intercept)"
 
+COEFFICIENT_WORDS = {
+    "change_in_errors": "mean change, in standard errors of the source",
+    "overlap": "mean overlap of the 95 % intervals",
+    "not_defined": "terms that depend on others",
+    "coefficients": "coefficients",
+    "coefficients.before_error": "standard error before",
+    "coefficients.after_error": "standard error after",
+    "coefficients.change_in_errors": "change in standard errors",
+}
+"""Words of the parts of a value that `coefficient_changes` and `mean_changes` make."""
+
 ChooseFields = Callable[[Comparison, list[str]], list[str]]
 """(comparison, fields that may explain the target) -> those that do."""
 

@@ -4,7 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from providers.measures.models.target_model import TargetModel, coefficient_changes, mean_changes
+from providers.measures.models.target_model import (
+    COEFFICIENT_WORDS,
+    TargetModel,
+    coefficient_changes,
+    mean_changes,
+)
 from providers.measures.shared.columns import Side
 from providers.measures.shared.comparison import Comparison
 from providers.measures.shared.finding import Finding, NotApplicable
@@ -55,13 +60,5 @@ MEASURE = Measure(
     parts=(Part("change_in_errors"), Part("overlap", goal="high")),
     needs=("target",),
     uses=("term_fields",),
-    words={
-        "change_in_errors": "mean change, in standard errors of the source",
-        "overlap": "mean overlap of the 95 % intervals",
-        "not_defined": "terms that depend on others",
-        "coefficients": "coefficients",
-        "coefficients.before_error": "standard error before",
-        "coefficients.after_error": "standard error after",
-        "coefficients.change_in_errors": "change in standard errors",
-    },
+    words=COEFFICIENT_WORDS,
 )

@@ -2,7 +2,12 @@
 
 from typing import Any
 
-from providers.measures.models.target_model import TargetModel, coefficient_changes, mean_changes
+from providers.measures.models.target_model import (
+    COEFFICIENT_WORDS,
+    TargetModel,
+    coefficient_changes,
+    mean_changes,
+)
 from providers.measures.shared.comparison import Comparison
 from providers.measures.shared.finding import Finding
 from providers.measures.shared.measure import Extremes, Measure, Part
@@ -44,15 +49,9 @@ MEASURE = Measure(
     needs_each=("weight_fields",),
     uses=("stratum_field", "cluster_field"),
     words={
-        "change_in_errors": "mean change, in standard errors of the source",
-        "overlap": "mean overlap of the 95 % intervals",
+        **COEFFICIENT_WORDS,
         "r_squared": "R squared",
         "r_squared.after_source_weights": "after, with the source's weights",
-        "not_defined": "terms that depend on others",
-        "coefficients": "coefficients",
-        "coefficients.before_error": "standard error before",
-        "coefficients.after_error": "standard error after",
-        "coefficients.change_in_errors": "change in standard errors",
         "coefficients.after_source_weights": "after, with the source's weights",
         "coefficients.after_source_weights_error": "standard error with the source's weights",
     },

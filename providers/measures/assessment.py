@@ -64,7 +64,8 @@ def assess(
     progress : Progress
         Called before each measure.
     pictures : bool
-        Whether to collect data for charts. There are none if `given.only` names measures.
+        Whether to collect data for charts, and values by chance field by field. There are no charts if
+        `given.only` names measures. A comparison of runs takes its values by chance once for all of them.
 
     Notes
     -----
@@ -81,7 +82,10 @@ def assess(
             comparison.progress = sub_progress(progress, done / steps, (done + 1) / steps)
             comparison.progress(0.0, f"measuring {key}")
             try:
-                measures[key] = _report(key, _find(comparison, key), comparison)
+                found = _find(comparison, key)
+                measures[key] = _report(key, found, comparison)
+                if pictures and (chances := _chances(MEASURES[key], found.value, comparison)):
+                    measures[key]["chance"] = chances
             except NotApplicable as reason:
                 left_out[key] = str(reason)
         if pictures and not given.only:
@@ -109,8 +113,6 @@ def _report(key: str, found: Finding, comparison: Comparison) -> dict[str, Any]:
     if not _is_finite(found.value):
         raise NotApplicable(BEYOND_FLOAT64)
     report = MEASURES[key].report(found.value) | dict(found.notes)
-    if chances := _chances(MEASURES[key], found.value, comparison):
-        report["chance"] = chances
     if found.fields:
         report["fields"] = list(found.fields)
     if found.sample is not None:

@@ -408,9 +408,11 @@ def test_messages_of_an_older_version_are_bound_once(
     mark, sealer = first.settings.home / "rows-bound", first.jobs._stores.sealer
     assert mark.read_text() == _TEXT_WITHOUT_MESSAGES
     with rows_of(first) as session:
-        pending = session.scalars(sa.select(Delivery)).one()
-        assert pending.sealed_webhook is not None
-        assert b"/hook" in sealer.open(pending.sealed_webhook, webhook_context(job.id))
+        pending = session.scalars(
+            sa.select(Delivery.sealed_webhook)
+        ).one()  # the older tables have fewer columns
+        assert pending is not None
+        assert b"/hook" in sealer.open(pending, webhook_context(job.id))
         session.execute(sa.update(Delivery).values(due_at=datetime.now(UTC)))
     receiver = receive(port=port)
     second = start(**LOCAL)

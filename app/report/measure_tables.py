@@ -240,12 +240,14 @@ def _add(
 ) -> None:
     """Add the value at the path to the pairs or, if it is by field, to the tables.
 
-    A list with one value for each of the fields `over` is a value by field.
+    A list with one value for each of the fields `over` is a value by field, unless it is a list of records,
+    which has columns of its own.
     """
-    if isinstance(value, list) and over and len(value) == len(over):
+    is_records = isinstance(value, list) and bool(value) and all(isinstance(row, Mapping) for row in value)
+    if isinstance(value, list) and over and len(value) == len(over) and not is_records:
         value = dict(zip(over, value, strict=True))
     title = ", ".join(words_of(part, key) for part in path) or "field by field"
-    if isinstance(value, list) and value and all(isinstance(row, Mapping) for row in value):
+    if is_records:
         parts.tables.append(
             _records(title, value, shown, partial(words_of, measure=key, within=".".join(path)))
         )

@@ -20,6 +20,7 @@ COEFFICIENT_WORDS = {
     "overlap": "mean overlap of the 95 % intervals",
     "not_defined": "terms that depend on others",
     "coefficients": "coefficients",
+    "coefficients.change": "change",
     "coefficients.before_error": "standard error before",
     "coefficients.after_error": "standard error after",
     "coefficients.change_in_errors": "change in standard errors",

@@ -18,6 +18,9 @@ ERROR_PARTS = (
 )
 """Numbers by which runs are ranked, of a measure whose value is that of `errors_of_answers`."""
 
+ERROR_WORDS = {part.path: part.words for part in ERROR_PARTS if part.words}
+"""Words of these numbers in reports."""
+
 
 def relative_errors(source: Float64Array, destination: Float64Array) -> Float64Array:
     """|b - a| / |a| for each query whose answer a in the source is neither 0 nor missing.

@@ -15,6 +15,7 @@ from providers.measures.shared.finding import Finding, NotApplicable
 from providers.measures.shared.measure import Measure
 from providers.measures.shared.query_errors import (
     ERROR_PARTS,
+    ERROR_WORDS,
     errors_of_answers,
     intervals_of_errors,
     relative_errors,
@@ -113,5 +114,9 @@ MEASURE = Measure(
     interval_of_draws=True,
     parts=ERROR_PARTS,
     needs=("query_fields",),
-    words={"by_field": "by averaged field"},
+    words={
+        **ERROR_WORDS,
+        **{f"by_field.{name}": words for name, words in ERROR_WORDS.items()},
+        "by_field": "by averaged field",
+    },
 )

@@ -8,6 +8,7 @@ from providers.measures.shared.finding import BEYOND_FLOAT64, Finding, NotApplic
 from providers.measures.shared.measure import Measure
 from providers.measures.shared.query_errors import (
     ERROR_PARTS,
+    ERROR_WORDS,
     errors_of_answers,
     intervals_of_errors,
     relative_errors,
@@ -126,4 +127,5 @@ MEASURE = Measure(
     find=_find,
     interval_of_draws=True,
     parts=ERROR_PARTS,
+    words=ERROR_WORDS,
 )

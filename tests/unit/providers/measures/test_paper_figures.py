@@ -406,7 +406,10 @@ def test_new_figures_are_measures_with_words_for_readers() -> None:
     report = judged(moved("income"), "regression", target="income")
     table = measure("regression", report, list(NAMES), Discretion(1000)).tables[0]
     assert table.caption == "coefficients"
+    assert table.head[3] == "change"  # it has a sign
     assert "standard error before" in table.head
     shares = measure("il2", judged(moved("income"), "il2"), list(NAMES), Discretion(1000)).tables[0]
     assert shares.caption == "shares of the variance, by component"
+    assert shares.head == ("component", "before", "after")
+    assert [row[0] for row in shares.rows] == ["1", "2", "3"]  # as many as fields, which name none of them
     assert {"query_error", "range_averages", "interval_ranks", "regression"} <= set(MEASURES)

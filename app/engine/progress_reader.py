@@ -47,8 +47,8 @@ class ProgressReader:
     async def read(self, path: Path) -> Progress | None:
         """Read the worker's last progress; None if the file does not exist, cannot be read or is incomplete.
 
-        While the folder does not respond, the result is the progress as it was last read, or a fraction of 0
-        without a stage. All callers that wait for one file share one read.
+        While the folder does not respond, the result is the progress as it was last read, or None.
+        All callers that wait for one file share one read.
         """
         reading = self._reading.get(path)
         if reading is None:
@@ -57,7 +57,7 @@ class ProgressReader:
             self._reading[path] = reading
             reading.add_done_callback(lambda done: self._ended(path, done))
         await asyncio.wait([reading], timeout=self._patience)
-        return reading.result() if reading.done() else self._known.get(path, Progress())
+        return reading.result() if reading.done() else self._known.get(path)
 
     def close(self) -> None:
         """Release the threads without waiting for reads in progress."""

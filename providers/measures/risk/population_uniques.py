@@ -12,6 +12,8 @@ Three estimators give the expected share of the table's rows that are:
 Skinner and Elliot give the probability that a unique match is correct, without a model of the classes.
 """
 
+from __future__ import annotations
+
 import math
 from typing import Any
 

@@ -1,6 +1,8 @@
 """A job service with real workers, shared by the tests of a module."""
 
 import asyncio
+import contextlib
+import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -100,6 +102,12 @@ class Running:
         """Let a held job go on."""
         doings.gate_of(self.settings.home, job.id).write_text("")
 
+    def open_gates(self) -> None:
+        """Let all jobs go on that wait at a gate."""
+        for gate in doings.gates_in(self.settings.home):
+            with contextlib.suppress(OSError):  # nobody waits there
+                os.close(os.open(gate, os.O_WRONLY | os.O_NONBLOCK))
+
 
 embedded = pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 """Marks tests that do not depend on the database, or need the embedded one."""
@@ -142,6 +150,15 @@ def service_of_files(
     running = Running(settings_of(home, 2, **small))
     yield running
     running.close()
+
+
+@pytest.fixture(autouse=True)
+def no_job_stays_held(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test that fails while it holds a job takes no worker from the tests after it."""
+    yield
+    for name in {"service", "service_of_files"} & set(request.fixturenames):
+        if isinstance(running := request.getfixturevalue(name), Running):
+            running.open_gates()
 
 
 @pytest.fixture

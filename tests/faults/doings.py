@@ -37,6 +37,11 @@ def gate_of(home: Path, job_id: str) -> Path:
     return home / f"gate-{job_id}"
 
 
+def gates_in(home: Path) -> list[Path]:
+    """All pipes of jobs that are or were held."""
+    return sorted(home.glob("gate-*"))
+
+
 def swap_as_instructed(task: JobTask) -> Outcome:
     """`run_job`, with what the seed says before it."""
     if task.seed == HELD:

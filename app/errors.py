@@ -61,6 +61,13 @@ class BadRequest(AppError):
     title = "Bad request"
 
 
+class DigestMismatch(BadRequest):
+    """The content of the request is not the one whose digest the request states (RFC 9530)."""
+
+    code = "digest_mismatch"
+    title = "Content altered on its way"
+
+
 class Unauthenticated(AppError):
     """The request has no credentials, or they cannot be read."""
 

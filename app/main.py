@@ -13,6 +13,7 @@ from app import __version__
 from app.api import problems
 from app.api.large_body import BodyParser
 from app.api.middleware.connections import SurplusConnections
+from app.api.middleware.content_digest import ContentDigests
 from app.api.middleware.cors import Cors
 from app.api.middleware.head import HeadIsGetWithoutContent
 from app.api.middleware.request_log import RequestLog
@@ -148,6 +149,7 @@ def create_app(settings: Settings, process: ApiProcess | None = None) -> FastAPI
     app.add_middleware(UsualRequests, handlers=usual_handlers(every_route))  # the innermost
     app.add_middleware(problems.UnexpectedErrors)
     app.add_middleware(HeadIsGetWithoutContent)
+    app.add_middleware(ContentDigests)
     app.add_middleware(SlowBodies, patience=settings.request_patience, least_rate=settings.least_body_rate)
     app.add_middleware(SurplusConnections)
     if settings.cors_origins:

@@ -1,7 +1,9 @@
 """``/v1/buffers``: upload in each type, use in a request, download, delete."""
 
 import gzip
+import hashlib
 import io
+from base64 import b64encode
 from typing import Any
 
 import httpx
@@ -208,6 +210,43 @@ def test_gzip_is_undone_on_the_way(api: Api, table: pa.Table) -> None:
         }
         answer = api.client.post("/v1/buffers", content=zipped, headers=headers)
         assert answer.json()["digest"] == table_digest(table), answer.text
+
+
+def _digest_field(content: bytes) -> str:
+    return f"sha-256=:{b64encode(hashlib.sha256(content).digest()).decode()}:"
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+def test_an_upload_with_its_digest_is_compared(api: Api, table: pa.Table, zipped: bool) -> None:
+    """The digest is that of the bytes on their way: of the encoded content (RFC 9530, section 2)."""
+    content = _encoded(table, "text/csv")
+    sent = gzip.compress(content) if zipped else content
+    headers = {"content-type": "text/csv"} | ({"content-encoding": "gzip"} if zipped else {})
+    kept = api.client.get("/v1/buffers").json()["buffers"]
+    altered = headers | {"content-digest": _digest_field(sent + b"4")}
+    refused = api.problem(
+        api.client.post("/v1/buffers", content=sent, headers=altered), 400, "digest_mismatch"
+    )
+    assert f"the content that arrived, {len(sent)} bytes" in refused["detail"]
+    assert api.client.get("/v1/buffers").json()["buffers"] == kept
+    complete = headers | {"content-digest": _digest_field(sent)}
+    answer = api.client.post("/v1/buffers", content=sent, headers=complete)
+    assert answer.json()["digest"] == table_digest(table), answer.text
+
+
+def test_forms_and_calls_with_another_digest_are_refused(api: Api) -> None:
+    """The response to a wish has the digest of its content; rows in a stream have none."""
+    other = {"content-digest": _digest_field(b"")}
+    files = {"file": ("a.csv", b"a\r\n1\r\n", "text/csv")}
+    form = api.client.post("/v1/buffers/form", files=files, headers=other)
+    call = {"source": {"columns": {"a": [1, 2]}}, "parameters": {"swap_fields": ["a"]}}
+    wished = {"want-content-digest": "sha-256=1", "want-repr-digest": "sha-256=1"}
+    run = api.client.post("/v1/services/DSWAP", json=call, headers=other | wished)
+    for answer in (form, run):
+        api.problem(answer, 400, "digest_mismatch")
+    assert run.headers["content-digest"] == run.headers["repr-digest"] == _digest_field(run.content)
+    done = api.client.post("/v1/services/DSWAP", json=call, headers=wished)
+    assert done.headers["content-digest"] == done.headers["repr-digest"] == _digest_field(done.content)
 
 
 @pytest.mark.parametrize("fields", ['{"b": "int64"}', '{"a": "int63"}'])

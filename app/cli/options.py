@@ -14,7 +14,6 @@ from app.formats.json_text import unique_names
 from providers.described_model import field_descriptions
 from providers.errors import reference_token
 
-_NESTED = "/"
 _SCALARS = {"string", "number", "integer"}
 _OPTION = "option: "
 _QUOTED = re.compile(r"'(\w+)'")

@@ -8,7 +8,7 @@ const WHOLE = /^[+-]?\d+$/;
 const MANY_DIGITS = /\d{16}/;
 
 /** Returns a whole number from its digits: a number if that is exact, else a BigInt. */
-export function wholeNumber(digits) {
+function wholeNumber(digits) {
   const near = Number(digits);
   return Number.isSafeInteger(near) ? near : BigInt(digits.replace("+", ""));
 }

@@ -44,7 +44,7 @@ const isValue = (cell) => cell === null || NUMBER.test(cell.trim()) || MOMENT.te
  * Returns why a first line looks like data and not like names, or null. A name is no number, no date, not
  * empty and not given twice; a text that occurs again below in its own column is a value.
  */
-export function whyData(cells, below) {
+function whyData(cells, below) {
   const values = cells.filter(isValue);
   if (values.some((cell) => cell !== null)) {
     const cell = values.find((each) => each !== null);

@@ -187,13 +187,6 @@ def exact_total(values: npt.NDArray[np.float64]) -> Fraction:
     return total_of(limbs)
 
 
-def exact_mean(values: npt.NDArray[np.float64]) -> float:
-    """Return the float64 nearest to the mean of finite numbers, 1 to 2**30 - 1 of them."""
-    total = ExactSum()
-    total.add(values)
-    return total.mean()
-
-
 @dataclass(frozen=True, slots=True)
 class Standard:
     """Mean and standard deviation of a field, scaled by a power of two so that no square overflows."""

@@ -51,7 +51,6 @@ class Stored(NamedTuple):
     """Key below the prefix of the bucket."""
     size: int
     """Bytes."""
-    written_at: datetime
 
 
 class Upload(NamedTuple):
@@ -177,8 +176,7 @@ class Bucket:
             listed = _client().list(self._store(), self._path(folder), chunk_size=1000)
             start = len(self.prefix)
             return [
-                Stored(found["path"][start:], int(found["size"]), found["last_modified"])
-                for found in chain.from_iterable(listed)
+                Stored(found["path"][start:], int(found["size"])) for found in chain.from_iterable(listed)
             ]
 
     def delete(self, keys: Collection[str]) -> None:

@@ -27,12 +27,12 @@ def shared(tree: ast.Module) -> set[str]:
 
 def undocumented(path: Path) -> Iterator[str]:
     tree = ast.parse(path.read_text())
-    listed = shared(tree)
+    listed, makers = shared(tree), decorators()
     for node in ast.walk(tree):
         if not isinstance(node, ast.FunctionDef):
             continue
         made_by = {ast.unparse(each).partition("(")[0] for each in node.decorator_list}
-        if made_by & decorators():
+        if made_by & makers:
             words = set(re.findall(r"\w+", ast.get_docstring(node) or ""))
             missing = [each.arg for each in node.args.args if each.arg not in words | listed]
             if missing:

@@ -111,7 +111,7 @@ def test_a_broken_contract_fails_the_lint(restored: Path, contract: str) -> None
     assert f"{contract} BROKEN" in " ".join(done.stdout.split())
 
 
-def test_services_are_eight_files_named_as_in_the_url() -> None:
+def test_services_are_files_named_as_in_the_url() -> None:
     files = {path.stem for path in (ROOT / "providers" / "services").glob("*.py")} - {"__init__"}
     assert files == {identifier.lower() for identifier in PROVIDERS}
 

@@ -110,11 +110,12 @@ def test_a_slow_rate_names_the_seconds_after_which_a_request_passes() -> None:
 
 @pytest.mark.parametrize("now", [24.1, 1100.3, 1600.7, 3_000_000.1, 100_000_000.3])
 def test_rounding_of_the_clock_adds_no_second(now: float) -> None:
-    clock = Clock()
+    clock, metrics = Clock(), Metrics("0")
+    settings = Settings(caller_request_rate=0.001, caller_request_burst=1)
     seconds = []
     for step in range(200):
         clock.now = now + step * 0.7
-        limits, _ = rates(clock, rate=0.001, burst=1)
+        limits = Rates(settings, metrics, clock)
         allowance = limits.take("a")
         assert allowance is not None
         with pytest.raises(LimitReached) as caught:

@@ -73,7 +73,8 @@ def test_an_error_is_logged_without_its_message(kept: Kept) -> None:
         fail_at_once("")
     except ValueError:
         logging.getLogger("rowveil.jobs").exception("it failed")
-    for line in kept.lines:
+    as_json, as_text = kept.lines
+    for line in (as_json, as_text):
         assert "it failed" in line
         assert "builtins.ValueError at fail_at_once" in line
         assert "98765" not in line

@@ -32,6 +32,13 @@ from tests.naive.measures import (
 RANDOM = np.random.default_rng(8)
 NUMBERS = RANDOM.normal(size=(150, 4)) @ RANDOM.normal(size=(4, 4))
 MOVED = NUMBERS + RANDOM.normal(size=NUMBERS.shape) * 0.3
+STATE = RANDOM.bit_generator.state
+
+
+@pytest.fixture(autouse=True)
+def same_numbers() -> None:
+    """Each test draws the same numbers, whichever tests ran before it."""
+    RANDOM.bit_generator.state = STATE
 
 
 def table(seed: int) -> pa.Table:

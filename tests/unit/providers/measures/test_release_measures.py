@@ -38,6 +38,13 @@ Matrix = npt.NDArray[np.float64]
 RANDOM = np.random.default_rng(21)
 NUMBERS = RANDOM.normal(size=(300, 3)) @ RANDOM.normal(size=(3, 3)) + [0, 5, -3]
 MOVED = NUMBERS + 0.4 * RANDOM.normal(size=NUMBERS.shape)
+STATE = RANDOM.bit_generator.state
+
+
+@pytest.fixture(autouse=True)
+def same_numbers() -> None:
+    """Each test draws the same numbers, whichever tests ran before it."""
+    RANDOM.bit_generator.state = STATE
 
 
 def with_gaps(table: Matrix, share: float) -> Matrix:

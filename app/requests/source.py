@@ -33,10 +33,16 @@ class ParsedTable:
     """JSON pointer into the source, to the value that is wrong."""
 
     def table(self) -> pa.Table:
-        """Return the table. Raises FormatError."""
+        """Return the table. Raises FormatError.
+
+        Callers' text may have taken the other process over, so all offsets, indices and texts are checked:
+        Arrow reads outside of its memory where they are wrong. Raises pa.ArrowInvalid: they are.
+        """
         if self.stream is None:
             raise FormatError(self.message, self.pointer)
-        return pa.ipc.open_stream(self.stream).read_all()
+        table = pa.ipc.open_stream(self.stream).read_all()
+        table.validate(full=True)
+        return table
 
 
 def _types_of(fields: Any) -> Any:

@@ -163,4 +163,5 @@ class SourceTable:
 
 def schema_of_fields(fields: list[dict[str, Any]]) -> pa.Schema:
     """Return the schema of a stored table from the names and types of its fields."""
-    return pa.schema([(field["name"], parse_type(field["type"])) for field in fields])
+    types = {name: parse_type(name) for name in {field["type"] for field in fields}}
+    return pa.schema([(field["name"], types[field["type"]]) for field in fields])

@@ -92,7 +92,7 @@ def _with_few_errors(schema: dict[str, Any]) -> Any:
                 handler(type(value)(items[:end]))
         return handler(value)
 
-    return core_schema.no_info_wrap_validator_function(validate, schema)  # type: ignore[arg-type]
+    return core_schema.no_info_wrap_validator_function(validate, schema)
 
 
 def _holds_containers(schema: Any) -> bool:

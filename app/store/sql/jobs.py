@@ -273,9 +273,7 @@ def page(
     return page_of(session, query, Job, limit)
 
 
-def _newest(
-    state: str | None, service: str | None, before: str | None, caller: Caller
-) -> sa.Select[tuple[Job]]:
+def _newest(state: str | None, service: str | None, before: str | None, caller: Caller) -> sa.Select[Any]:
     query = sa.select(Job).where(visible_to(caller, Job)).order_by(Job.id.desc())
     if state is not None:
         query = query.where(Job.state == state)

@@ -52,14 +52,9 @@ def page_of(
 def _size(model: type[Row], without: Sequence[InstrumentedAttribute[Any]]) -> sa.ColumnElement[int]:
     """Return the number of characters of the JSON in a row that is loaded."""
     left_out = {each.key for each in without}
-    columns = [
-        attribute.expression
-        for attribute in sa.inspect(model).column_attrs
-        if isinstance(attribute.expression.type, sa.JSON)
-        and not attribute.deferred
-        and attribute.key not in left_out
-    ]
     size: sa.ColumnElement[int] = sa.literal(0)
-    for column in columns:
-        size += sa.func.coalesce(sa.func.length(sa.cast(column, sa.Text)), 0)
+    for attribute in sa.inspect(model).column_attrs:
+        column: Any = attribute.expression
+        if isinstance(column.type, sa.JSON) and not attribute.deferred and attribute.key not in left_out:
+            size += sa.func.coalesce(sa.func.length(sa.cast(column, sa.Text)), 0)
     return size

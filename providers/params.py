@@ -16,11 +16,13 @@ from pydantic import (
     GetCoreSchemaHandler,
     JsonValue,
     SerializerFunctionWrapHandler,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
     model_serializer,
     model_validator,
 )
 from pydantic.json_schema import SkipJsonSchema
-from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+from pydantic_core import CoreSchema, PydanticCustomError, PydanticKnownError, core_schema
 
 from providers.described_model import DescribedModel
 from providers.errors import did_you_mean
@@ -44,7 +46,12 @@ MOST_ROWS = 2**53 - 1
 """Upper bound of parameters that count rows: the largest integer that every JSON number holds exactly."""
 
 
+_PART = 100
+"""Most items of a list or an object that are validated together. Each invalid one has an error of half a
+kilobyte, which takes as long to make as to validate hundreds of valid ones."""
+
 _STRICT = ("bool", "float", "str")
+_CONTAINERS = ("list", "tuple", "dict", "set", "model", "definition-ref")
 _HOLDS_NO_SCHEMA = ("default", "expected", "metadata", "serialization", "config")
 
 
@@ -56,11 +63,53 @@ def whole_number(value: Any) -> Any:
     return int(value) if type(value) is float and value.is_integer() and abs(value) < 2**53 else value
 
 
+def _with_few_errors(schema: dict[str, Any]) -> Any:
+    """Return the schema of a list or an object with a bound on the number of its errors.
+
+    One with other lists or objects stops at the first that is invalid. Others are validated in parts, so that
+    only one part has errors: those of all items of a megabyte would take gigabytes, and seconds in which
+    nobody gets an answer.
+    """
+    kind, most = schema["type"], schema.get("max_length")
+    if kind == "tuple" and schema.get("variadic_item_index") is None:
+        return schema
+    inner = [schema.get(name) for name in ("items_schema", "keys_schema", "values_schema")]
+    if _holds_containers(inner):
+        return schema | {"fail_fast": True}
+
+    def validate(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+        if not isinstance(value, list | dict) or len(value) <= _PART:
+            return handler(value)
+        if most is not None and len(value) > most:
+            lengths = {"field_type": kind.capitalize(), "max_length": most, "actual_length": len(value)}
+            raise PydanticKnownError("too_long", lengths)
+        items = list(value.items()) if isinstance(value, dict) else value
+        for end in range(_PART, len(items) + _PART, _PART):
+            try:
+                handler(type(value)(items[end - _PART : end]))
+            except ValidationError:
+                # The same errors at their places in the whole, or none if just the last part is too short.
+                handler(type(value)(items[:end]))
+        return handler(value)
+
+    return core_schema.no_info_wrap_validator_function(validate, schema)
+
+
+def _holds_containers(schema: Any) -> bool:
+    """Whether a value of the schema may have several errors."""
+    if isinstance(schema, list | tuple):
+        return any(map(_holds_containers, schema))
+    if not isinstance(schema, dict):
+        return False
+    parts = (part for name, part in schema.items() if name not in _HOLDS_NO_SCHEMA)
+    return schema.get("type") in _CONTAINERS or any(map(_holds_containers, parts))
+
+
 def _strict_scalars(schema: Any, model: type["StrictModel"], among_floats: bool = False) -> Any:
     """Return the validation schema of a model that converts no text, number or boolean into another of these.
 
-    Lists, tuples, dates and constants stay as they are: JSON has no type of its own for tuples and dates. The
-    schemas of other strict models within it are strict already.
+    The number of its errors is bounded. Lists, tuples, dates and constants stay as they are: JSON has no type
+    of its own for tuples and dates. The schemas of other strict models within it are strict already.
     """
     if isinstance(schema, list | tuple):
         floats = any(isinstance(each, dict) and each.get("type") == "float" for each in schema)
@@ -75,6 +124,8 @@ def _strict_scalars(schema: Any, model: type["StrictModel"], among_floats: bool 
         for name, part in schema.items()
     }
     kind = made.get("type")
+    if kind in ("list", "tuple", "dict"):
+        return _with_few_errors(made)
     if kind in _STRICT:
         return made | {"strict": True}
     if kind == "int" and not made.get("strict"):

@@ -7,7 +7,7 @@ integers of any size exact, where others turn them into floats.
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any, NoReturn, TypeVar, get_origin
 
 from anyio import to_thread
@@ -78,7 +78,7 @@ class JsonRequest(Request):
                 if declared.isdecimal():
                     owner = self.state.caller.owner
                     self.app.state.request_budget.check(memory_of(int(declared)), owner)
-                async for chunk in decoded(content_encoding(self), self.stream()):
+                async for chunk in decoded(content_encoding(self), self._sent(limit)):
                     chunks.append(chunk)
                     received += len(chunk)
                     if received > limit:
@@ -88,6 +88,18 @@ class JsonRequest(Request):
                 self._refuse(error)
             self._body = b"".join(chunks)
         return self._body
+
+    async def _sent(self, limit: int) -> AsyncIterator[bytes]:
+        """Yield the body as it arrives; raise HTTPException(413) if more than the limit does.
+
+        Encoded, a body may be endless and decode to nothing.
+        """
+        sent = 0
+        async for chunk in self.stream():
+            sent += len(chunk)
+            if sent > limit:
+                raise HTTPException(413)
+            yield chunk
 
     async def json(self) -> Any:
         """Return the value of the body.

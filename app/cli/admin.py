@@ -277,7 +277,7 @@ def _ledger(database: Database, source: str | None) -> int:
     after = None
     while True:
         with database.read() as session:
-            entries = ledger.page(session, THE_SERVICE, source, _ENTRIES_AT_ONCE, after)
+            entries, last = ledger.page(session, THE_SERVICE, source, _ENTRIES_AT_ONCE, after)
         if not entries and after is None:
             print(f"no release {'of this source ' if source else ''}is in the ledger", file=sys.stderr)
         for entry in entries:
@@ -302,9 +302,9 @@ def _ledger(database: Database, source: str | None) -> int:
                 f"{entry.match or '-'}{measured}{f'  reason: {entry.reason}' if entry.reason else ''}"
             )
             print(shown(line))
-        if len(entries) < _ENTRIES_AT_ONCE:
+        if last is None:
             return 0
-        after = entries[-1].id
+        after = last
 
 
 def _verify_ledger(settings: Settings, database: Database, audit: AuditTrail) -> int:

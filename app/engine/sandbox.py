@@ -2,9 +2,10 @@
 
 Landlock (Linux 5.13) limits files to those that a worker needs: libraries, the kernel cache, and the blobs,
 scratch and progress files of the shared folder. It also keeps the worker out of the memory and the
-environment of other processes, and out of TCP. A seccomp filter refuses new sockets, other programs, and
-system calls that reach into other processes or the system's set-up, or change modes, owners and times of
-files, which Landlock does not cover. Neither can be undone by the process.
+environment of other processes, and out of TCP. A seccomp filter refuses new sockets, other programs, input
+typed into the terminal of the service, and system calls that reach into other processes or the system's
+set-up, or change modes, owners and times of files, which Landlock does not cover. Neither can be undone by
+the process.
 
 The two are called through the C library: there is no maintained package for them. They are applied before the
 process starts a thread, because they hold for the calling thread and for those that it starts.
@@ -50,11 +51,23 @@ _X32 = 0x40000000
 _NETWORK = {"x86_64": (41, 42, 49), "aarch64": (198, 203, 200)}
 """Numbers of `socket`, `connect`, `bind`."""
 _OTHERS = {
-    # execve, execveat, ptrace, process_vm_readv, process_vm_writev, add_key, request_key, keyctl, mount,
-    # unshare, setns, bpf; io_uring_setup, which could open sockets without the calls above
-    "x86_64": (59, 322, 101, 310, 311, 248, 249, 250, 165, 272, 308, 321, 425),
-    "aarch64": (221, 281, 117, 270, 271, 217, 218, 219, 40, 97, 268, 280, 425),
+    # execve, execveat, ptrace, process_vm_readv, process_vm_writev, pidfd_getfd, add_key, request_key,
+    # keyctl, mount, unshare, setns, bpf; io_uring_setup, which could open sockets without the calls above
+    "x86_64": (59, 322, 101, 310, 311, 438, 248, 249, 250, 165, 272, 308, 321, 425),
+    "aarch64": (221, 281, 117, 270, 271, 438, 217, 218, 219, 40, 97, 268, 280, 425),
 }
+_OF_THE_MACHINE = {
+    # init_module, finit_module, delete_module, kexec_load, kexec_file_load, reboot, settimeofday,
+    # clock_settime, clock_adjtime, adjtimex, swapon, swapoff, acct, quotactl, open_by_handle_at,
+    # perf_event_open; iopl, ioperm
+    "x86_64": (175, 313, 176, 246, 320, 169, 164, 227, 305, 159, 167, 168, 163, 179, 304, 298, 172, 173),
+    "aarch64": (105, 273, 106, 104, 294, 142, 170, 112, 266, 171, 224, 225, 89, 60, 265, 241),
+}
+"""Calls that reach the whole machine, for a service that runs as root."""
+_IOCTL = {"x86_64": 16, "aarch64": 29}
+_TYPING = (0x5412, 0x541C)
+"""Requests of `ioctl` that type into a terminal: TIOCSTI, TIOCLINUX. A worker inherits the service's standard
+error, and a shell would run what is typed there as soon as the service ends."""
 _OWNERS_ONLY = {
     # chmod, fchmod, fchmodat, fchmodat2, chown, fchown, lchown, fchownat
     "x86_64": (90, 91, 268, 452, 92, 93, 94, 260),
@@ -229,6 +242,7 @@ def _modules(folder: str) -> Iterator[str]:
 def _filter_calls(machine: str, network: bool) -> None:
     """Refuse system calls of this architecture with EACCES, and all calls of another one."""
     refused = (*_OTHERS[machine], *_OWNERS_ONLY[machine], *_ATTRIBUTES[machine], _PRIORITIES[machine])
+    refused += _OF_THE_MACHINE[machine]
     if not network:
         refused += _NETWORK[machine]
     architecture, number = 4, 0  # offsets in struct seccomp_data
@@ -247,6 +261,9 @@ def _filter_calls(machine: str, network: bool) -> None:
     # setpriority of a process: neither of a group nor of a user
     a_process = ((_LOAD, 0, 0, _FIRST), (_EQUAL, 1, 0, os.PRIO_PROCESS), refuse)
     program += _if_call(_SET_PRIORITY[machine], *a_process, (_LOAD, 0, 0, _SECOND), *own)
+    first, second = _TYPING
+    typing = ((_LOAD, 0, 0, _SECOND), (_EQUAL, 1, 0, first), (_EQUAL, 0, 1, second), refuse, allow)
+    program += _if_call(_IOCTL[machine], *typing)
     new_namespaces = ((_LOAD, 0, 0, _FIRST), (_ANY_BIT, 0, 1, _NEW_NAMESPACES), refuse, allow)
     program += _if_call(_CLONE[machine], *new_namespaces)
     program += _if_call(_CLONE3, (_RETURN, 0, 0, _UNKNOWN))  # the C library then calls clone

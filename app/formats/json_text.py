@@ -25,7 +25,7 @@ from providers.errors import reference_token
 
 _CHUNK = 1 << 18  # bytes processed together: their masks stay in the processor's cache
 
-_COLON, _QUOTE, _SPACE, _POINT = b':" .'
+_COLON, _QUOTE, _SPACE, _POINT, _LINE_END = b':" .\n'
 
 _ZERO = np.uint8(ord("0"))
 
@@ -44,6 +44,9 @@ _LONGEST_NAME = 200
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 _PLACE = re.compile(r"at line ([0-9]+) column ([0-9]+)")
+
+_LOOKED_AT = 64
+"""Bytes at the place of an error that are looked at."""
 
 _LONG_NUMBER = re.compile(
     rb"[0-9]{16}\.|[0-9]{15}\.[0-9]|[0-9]{14}\.[0-9]{2}|[0-9]{13}\.[0-9]{3}|[0-9]{12}\.[0-9]{4}"
@@ -86,16 +89,33 @@ def reason_not_json(body: bytes, found: str) -> str:
     if "hex escape" in found:
         return f"{found}; a half of a surrogate pair alone is no character"
     if place := _PLACE.search(found):
-        line = body.split(b"\n")[int(place[1]) - 1]
-        column = int(place[2]) - 1
-        rest = line[max(column - 1, 0) :].lstrip()
-        if line[column:].startswith(_NO_NUMBERS) or rest.startswith(_NO_NUMBERS):
+        line, column = _start_of_line(body, int(place[1])), int(place[2]) - 1
+        start = line + max(column - 1, 0)
+        before = body[start : start + _LOOKED_AT]
+        at, rest = before[line + column - start :], before.lstrip()
+        if at.startswith(_NO_NUMBERS) or rest.startswith(_NO_NUMBERS):
             return f"{found}; NaN and Infinity are no JSON numbers: send null"
         if place[1] == place[2] == "1":
             return f"{found}; a request is a JSON object, which begins with {{"
-        if line[column:].startswith(b"'") or rest.startswith(b"'"):
+        if at.startswith(b"'") or rest.startswith(b"'"):
             return f"{found}; names and texts stand in double quotes"
     return found
+
+
+def _start_of_line(text: bytes, number: int) -> int:
+    """Return the position of the line with this number, from 1; the end of the text if there are fewer.
+
+    A list of all lines would take many times the memory of the text, since each may be empty.
+    """
+    start, left = 0, number - 1
+    while left and start < len(text):
+        count = text.count(b"\n", start, start + _CHUNK)
+        if count >= left:
+            chunk = np.frombuffer(text, np.uint8, min(_CHUNK, len(text) - start), start)
+            return start + int(np.flatnonzero(chunk == _LINE_END)[left - 1]) + 1
+        left -= count
+        start += _CHUNK
+    return min(start, len(text))
 
 
 def is_doubtful(data: bytes, document: Any) -> bool:

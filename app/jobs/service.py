@@ -302,26 +302,28 @@ class JobService:
     ) -> tuple[Sequence[Job], str | None]:
         """Return a page of jobs, newest first, and the next page's token. Raises InvalidParameter.
 
-        ``name``: part of the jobs' names. ``label``: their label.
+        ``name``: part of the jobs' names. ``label``: their label. A page of large jobs has fewer than
+        ``page_size``.
         """
         before = job_of_token(page_token) if page_token is not None else None
         newest = self._transactions.newest
-        found = await self._in_thread(
-            newest, self._caller, state, service, page_size + 1, before, name, label
+        found, last = await self._in_thread(
+            newest, self._caller, state, service, page_size, before, name, label
         )
-        return _page(found, page_size, lambda row: row.id)
+        return found, _token_after(last)
 
     async def list_buffers(
         self, page_size: int, page_token: str | None = None, name: str | None = None, label: str | None = None
     ) -> tuple[Sequence[Buffer], str | None]:
         """Return a page of buffers, newest first, and the next page's token. Raises InvalidParameter.
 
-        ``name``: part of the buffers' names. ``label``: their label.
+        ``name``: part of the buffers' names. ``label``: their label. A page of buffers with many fields has
+        fewer than ``page_size``.
         """
         before = job_of_token(page_token) if page_token is not None else None
         newest = self._transactions.newest_buffers
-        found = await self._in_thread(newest, self._caller, page_size + 1, before, name, label)
-        return _page(found, page_size, lambda row: row.id)
+        found, last = await self._in_thread(newest, self._caller, page_size, before, name, label)
+        return found, _token_after(last)
 
     async def digest_as(self, table: GivenTable, digest: str, known: str) -> str:
         """Return the digest of a table of a request in the form of another digest, ``known``.
@@ -339,8 +341,10 @@ class JobService:
     ) -> tuple[Sequence[Release], str | None]:
         """Return a page of the ledger, oldest first, and the next page's token. Raises InvalidParameter."""
         after = job_of_token(page_token) if page_token is not None else None
-        found = await self._in_thread(self._transactions.releases, self._caller, source, page_size + 1, after)
-        return _page(found, page_size, lambda row: row.id)
+        found, last = await self._in_thread(
+            self._transactions.releases, self._caller, source, page_size, after
+        )
+        return found, _token_after(last)
 
     async def list_series(
         self, page_size: int, page_token: str | None = None
@@ -348,7 +352,8 @@ class JobService:
         """Return a page of series, oldest first, and the next page's token. Raises InvalidParameter."""
         after = job_of_token(page_token) if page_token is not None else None
         found = await self._in_thread(self._series.page, self._caller, page_size + 1, after)
-        return _page(found, page_size, lambda figures: figures.series.id)
+        more = len(found) > page_size
+        return found[:page_size], _token_after(found[page_size - 1].series.id if more else None)
 
     async def get_series(self, name: str, owner: str | None = None) -> SeriesFigures:
         """Return the series of an owner, by default the caller's own. Raises NotFound."""
@@ -536,10 +541,9 @@ class JobService:
         return await loop.run_in_executor(self._threads, lambda: function(*args, **kwargs))
 
 
-def _page(found: Sequence[T], size: int, id_of: Callable[[T], str]) -> tuple[Sequence[T], str | None]:
-    """Return the first rows of those read, and the next page's token; None: this is the last page."""
-    page = found[:size]
-    return page, token_of_job(id_of(page[-1])) if len(found) > size else None
+def _token_after(row_id: str | None) -> str | None:
+    """Return the token of the page that follows a row; None: this is the last page."""
+    return None if row_id is None else token_of_job(row_id)
 
 
 def _check_succeeded(job: Job) -> None:

@@ -76,23 +76,17 @@ class JobTransactions:
         before: str | None,
         name: str | None,
         label: str | None,
-    ) -> Sequence[Job]:
-        """Return up to ``limit`` visible jobs older than the job ``before``, newest first.
-
-        ``name`` and ``label`` are those of `jobs.newest`.
-        """
+    ) -> tuple[Sequence[Job], str | None]:
+        """Return visible jobs older than the job ``before``: see `jobs.page`."""
         with self._stores.database.read() as session:
-            return jobs.newest(session, state, service, limit, before, caller, name, label)
+            return jobs.page(session, state, service, limit, before, caller, name, label)
 
     def newest_buffers(
         self, caller: Caller, limit: int, before: str | None, name: str | None, label: str | None
-    ) -> Sequence[Buffer]:
-        """Return up to ``limit`` visible buffers older than the buffer ``before``, newest first.
-
-        ``name`` and ``label`` are those of `buffers.newest`.
-        """
+    ) -> tuple[Sequence[Buffer], str | None]:
+        """Return visible buffers older than the buffer ``before``: see `buffers.page`."""
         with self._stores.database.read() as session:
-            return buffers.newest(session, moment(session), limit, before, caller, name, label)
+            return buffers.page(session, moment(session), limit, before, caller, name, label)
 
     def annotate(self, caller: Caller, job_id: str, changes: Mapping[str, str | None]) -> None:
         """Set the name, the label or the notes of a job. Raises NotFound (it was deleted just now).
@@ -108,8 +102,8 @@ class JobTransactions:
 
     def releases(
         self, caller: Caller, source: str | None, limit: int, after: str | None
-    ) -> Sequence[Release]:
-        """Return up to ``limit`` visible entries of the ledger after the entry ``after``, oldest first."""
+    ) -> tuple[Sequence[Release], str | None]:
+        """Return visible entries of the ledger after the entry ``after``: see `ledger.page`."""
         with self._stores.database.read() as session:
             return ledger.page(session, caller, source, limit, after)
 

@@ -33,10 +33,16 @@ class ParsedTable:
     """JSON pointer into the source, to the value that is wrong."""
 
     def table(self) -> pa.Table:
-        """Return the table. Raises FormatError."""
+        """Return the table. Raises FormatError.
+
+        Callers' text may have taken the other process over, so all offsets, indices and texts are checked:
+        Arrow reads outside of its memory where they are wrong. Raises pa.ArrowInvalid: they are.
+        """
         if self.stream is None:
             raise FormatError(self.message, self.pointer)
-        return pa.ipc.open_stream(self.stream).read_all()
+        table = pa.ipc.open_stream(self.stream).read_all()
+        table.validate(full=True)
+        return table
 
 
 def _types_of(fields: Any) -> Any:
@@ -157,4 +163,5 @@ class SourceTable:
 
 def schema_of_fields(fields: list[dict[str, Any]]) -> pa.Schema:
     """Return the schema of a stored table from the names and types of its fields."""
-    return pa.schema([(field["name"], parse_type(field["type"])) for field in fields])
+    types = {name: parse_type(name) for name in {field["type"] for field in fields}}
+    return pa.schema([(field["name"], types[field["type"]]) for field in fields])

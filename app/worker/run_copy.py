@@ -46,15 +46,16 @@ class CopyTask:
 
 def check_copied_fields(names: Sequence[str], drop: Sequence[str], types: Mapping[str, str]) -> None:
     """Raise ParameterError if a field is unknown, is dropped and converted, or if no field remains."""
+    known = set(names)
     for member, given in (("drop", drop), ("types", types)):
         for name in given:
-            if name not in names:
+            if name not in known:
                 raise ParameterError(f"there is no field '{name}'{did_you_mean(name, names)}", f"/{member}")
     if both := sorted(set(drop) & set(types)):
         raise ParameterError(
             f"field '{both[0]}' is dropped, so it has no type; give one of the two", "/types"
         )
-    if not set(names) - set(drop):
+    if not known - set(drop):
         raise ParameterError("a table has at least one field; drop fewer", "/drop")
 
 

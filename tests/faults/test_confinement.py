@@ -1,9 +1,11 @@
 """Code in a worker reaches neither keys nor passwords nor network, and sends the service data only."""
 
 import asyncio
+import errno
 import json
 import os
 import pickle
+import platform
 import resource
 import socket
 import struct
@@ -122,6 +124,48 @@ def test_a_process_that_parses_large_bodies_reaches_libraries_only(tmp_path: Pat
         found = run_in_worker(confined.attempt, task, setup.confinement)
     assert isinstance(found, dict), found
     assert {name for name, done in found["main"].items() if done == "done"} == ALLOWED - {"shared"}
+
+
+IOCTL = {"x86_64": 16, "aarch64": 29}
+
+OF_THE_MACHINE = {
+    # number on x86-64, number on arm64, and arguments with which the call does nothing
+    "module": (175, 105, 0, 0, 0),
+    "module of a file": (313, 273, -1, 0, 0),
+    "removal of a module": (176, 106, 0, 0),
+    "kernel": (246, 104, 0, 0, 0, 0),
+    "kernel of a file": (320, 294, -1, -1, 0, 0, 0),
+    "reboot": (169, 142, 0, 0, 0, 0),
+    "time": (164, 170, 0, 0),
+    "clock": (227, 112, -1, 0),
+    "pace of a clock": (305, 266, -1, 0),
+    "pace of the clock": (159, 171, 0),
+    "swap": (167, 224, 0, 0),
+    "end of swap": (168, 225, 0),
+    "accounting": (163, 89, 1),
+    "quota": (179, 60, -1, 0, 0, 0),
+    "file by handle": (304, 265, -1, 0, 0),
+    "counters": (298, 241, 0, 0, -1, -1, 0),
+    "file of another process": (438, 438, -1, 0, 0),
+}
+
+
+@linux
+def test_a_confined_worker_types_nothing_into_a_terminal_and_leaves_the_machine_alone() -> None:
+    """A shell would run what is typed into its terminal, such as that in which the service was started."""
+    if platform.machine() not in IOCTL:
+        pytest.skip("seccomp filters are written for x86-64 and arm64")
+    ioctl, place = IOCTL[platform.machine()], platform.machine() == "aarch64"
+    typed = {"keystroke": [ioctl, -1, 0x5412, 0], "pasted text": [ioctl, -1, 0x541C, 0]}
+    typed["keystroke, other bits set"] = [ioctl, -1, 0x5412 | 1 << 32, 0]
+    others = {name: [each[place], *each[2:]] for name, each in OF_THE_MACHINE.items()}
+    allowed = {"size of the terminal": [ioctl, -1, 0x5413, 0], "files": [ioctl, -1, 0x541B, 0]}
+    found = run_in_worker(confined.system_calls, typed | others | allowed, Confinement(()))
+    assert isinstance(found, dict), found
+    assert found == {
+        **dict.fromkeys([*typed, *others], errno.EACCES),
+        **dict.fromkeys(allowed, errno.EBADF),
+    }
 
 
 def test_a_worker_writes_no_core_dump() -> None:

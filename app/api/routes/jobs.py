@@ -125,26 +125,28 @@ async def get_job(job_id: str, jobs: Jobs) -> Response:
     "/{job_id}",
     operation_id="annotateJob",
     summary="Change a job's name, label or notes",
+    response_model=Job,
     responses=problems(400, 403, 404, 413, 415, 422, 507),
 )
-async def annotate_job(job_id: str, body: AnnotationChange, jobs: Jobs) -> Job:
+async def annotate_job(job_id: str, body: AnnotationChange, jobs: Jobs) -> Response:
     """Set or remove the name, the label or the notes, in any state; members that are left out stay.
 
     Only the job's submitter may do so. The audit log has a line without the texts. Report and manifest do not
     contain them.
     """
-    return Job.model_validate(await job_document(jobs, await jobs.annotate(job_id, body.changes)))
+    return document_response(await job_document(jobs, await jobs.annotate(job_id, body.changes)))
 
 
 @router.post(
     "/{job_id}/cancel",
     operation_id="cancelJob",
     summary="Cancel a job",
+    response_model=Job,
     responses=problems(404, 409, 507),
 )
-async def cancel_job(job_id: str, jobs: Jobs) -> Job:
+async def cancel_job(job_id: str, jobs: Jobs) -> Response:
     """Stop the job and the worker that runs it. Cancelling a job that has ended otherwise is a conflict."""
-    return Job.model_validate(await job_document(jobs, await jobs.cancel(job_id)))
+    return document_response(await job_document(jobs, await jobs.cancel(job_id)))
 
 
 @router.delete(

@@ -228,12 +228,16 @@ class Signer:
 
 
 def signature_holds(document: dict[str, Any], signature: dict[str, str]) -> bool:
-    """Whether the signature fits the document and the public key that it names itself."""
+    """Whether the signature fits the document and the public key that it names itself, also by its id.
+
+    Messages name a key by its id: another key must not go by the id of the service's own.
+    """
     if signature.get("algorithm") != _ALGORITHM:
         return False
     try:
-        public = Ed25519PublicKey.from_public_bytes(base64.b64decode(signature["public_key"]))
-        public.verify(base64.b64decode(signature["value"]), canonical_json(document))
+        public = base64.b64decode(signature["public_key"])
+        verifier = Ed25519PublicKey.from_public_bytes(public)
+        verifier.verify(base64.b64decode(signature["value"]), canonical_json(document))
     except (InvalidSignature, KeyError, ValueError):
         return False
-    return True
+    return signature.get("key_id") == key_id(public).hex()

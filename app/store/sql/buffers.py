@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 from app.callers import THE_SERVICE, Caller
 from app.store.sql.jobs import annotated, unnamed
 from app.store.sql.models import Buffer
+from app.store.sql.pages import page_of
 from app.store.sql.visibility import owned_by
 
 
@@ -20,7 +21,7 @@ def find(session: Session, buffer_id: str, now: datetime, caller: Caller = THE_S
     return session.scalar(query.where(owned_by(caller)))
 
 
-def newest(
+def page(
     session: Session,
     now: datetime,
     limit: int,
@@ -28,14 +29,15 @@ def newest(
     caller: Caller,
     name: str | None,
     label: str | None,
-) -> Sequence[Buffer]:
-    """Return up to ``limit`` visible buffers older than the buffer ``before``, newest first.
+) -> tuple[Sequence[Buffer], str | None]:
+    """Return up to ``limit`` visible buffers older than the buffer ``before``, newest first; see `page_of`.
 
     ``name``: part of their names, in which upper and lower case are equal. ``label``: their label.
     """
     query = sa.select(Buffer).where(Buffer.expires_at > now, owned_by(caller))
-    query = query.where(*annotated(Buffer, name, label)).order_by(Buffer.id.desc()).limit(limit)
-    return session.scalars(query if before is None else query.where(Buffer.id < before)).all()
+    query = query.where(*annotated(Buffer, name, label)).order_by(Buffer.id.desc())
+    query = query if before is None else query.where(Buffer.id < before)
+    return page_of(session, query, Buffer, limit)
 
 
 def lend(session: Session, buffer_id: str, now: datetime, caller: Caller = THE_SERVICE) -> Buffer | None:

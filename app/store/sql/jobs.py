@@ -16,6 +16,7 @@ from app.store.sql.bindings import NamedBlob, Role, blob_of_buffer, table_bindin
 from app.store.sql.connection.quick_statements import execute
 from app.store.sql.db import Database
 from app.store.sql.models import HOLDING, Buffer, Job, Queue
+from app.store.sql.pages import page_of
 from app.store.sql.visibility import owned_by, visible_to
 
 JobRow: TypeAlias = sa.Row[Any]
@@ -249,22 +250,36 @@ def newest(
     service: str | None,
     limit: int,
     before: str | None,
-    caller: Caller = THE_SERVICE,
-    name: str | None = None,
-    label: str | None = None,
 ) -> Sequence[Job]:
-    """Return up to ``limit`` visible jobs older than the job ``before``, newest first.
+    """Return up to ``limit`` jobs of all callers older than the job ``before``, newest first."""
+    return session.scalars(_newest(state, service, before, THE_SERVICE).limit(limit)).all()
+
+
+def page(
+    session: Session,
+    state: str | None,
+    service: str | None,
+    limit: int,
+    before: str | None,
+    caller: Caller,
+    name: str | None,
+    label: str | None,
+) -> tuple[Sequence[Job], str | None]:
+    """Return up to ``limit`` visible jobs older than the job ``before``, newest first; see `page_of`.
 
     ``name``: part of their names, in which upper and lower case are equal. ``label``: their label.
     """
-    query = sa.select(Job).where(visible_to(caller, Job)).order_by(Job.id.desc()).limit(limit)
+    query = _newest(state, service, before, caller).where(*annotated(Job, name, label))
+    return page_of(session, query, Job, limit)
+
+
+def _newest(state: str | None, service: str | None, before: str | None, caller: Caller) -> sa.Select[Any]:
+    query = sa.select(Job).where(visible_to(caller, Job)).order_by(Job.id.desc())
     if state is not None:
         query = query.where(Job.state == state)
     if service is not None:
         query = query.where(Job.service == service)
-    if before is not None:
-        query = query.where(Job.id < before)
-    return session.scalars(query.where(*annotated(Job, name, label))).all()
+    return query if before is None else query.where(Job.id < before)
 
 
 def annotated(

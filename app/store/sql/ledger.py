@@ -19,6 +19,7 @@ from app.store.sql.audit.trail import CHAINS, LINES, SHARED, shared_lines
 from app.store.sql.connection.quick_statements import execute
 from app.store.sql.db import Database
 from app.store.sql.models import Job, Release
+from app.store.sql.pages import page_of
 from app.store.sql.reseal import DISOWNED, REOWNED
 from app.store.sql.visibility import visible_to
 from providers.tables.digest import DigestForm
@@ -352,8 +353,10 @@ def _added(in_project: bool) -> sa.Select[Any]:
 
 def page(
     session: Session, caller: Caller, source: str | None, limit: int, after: str | None
-) -> Sequence[Release]:
-    """Return up to ``limit`` visible entries after the entry ``after``, oldest first.
+) -> tuple[Sequence[Release], str | None]:
+    """Return up to ``limit`` visible entries after the entry ``after``, oldest first; see `page_of`.
+
+    Their sketches are not loaded.
 
     Parameters
     ----------
@@ -365,12 +368,12 @@ def page(
     after : str or None
         Id of the last entry of the page before.
     """
-    query = sa.select(Release).where(visible_to(caller, Release)).order_by(Release.id).limit(limit)
+    query = sa.select(Release).where(visible_to(caller, Release)).order_by(Release.id)
     if source is not None:
         query = query.where(Release.family.in_(_families([source], visible_to(caller, Release))))
     if after is not None:
         query = query.where(Release.id > after)
-    return session.scalars(query).all()
+    return page_of(session, query, Release, limit, without=[Release.sketch])
 
 
 def unrecorded(session: Session) -> list[str]:

@@ -3,8 +3,10 @@
 import asyncio
 import gzip
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
+from anyio import to_thread
 
 from app.api import content_encoding as codings
 from app.errors import BadRequest, TooLarge, UnsupportedCoding
@@ -38,6 +40,21 @@ def test_no_coding_changes_nothing(coding: str | None) -> None:
 
 def test_pieces_are_bounded() -> None:
     assert max(map(len, undone(gzip.compress(bytes(5 * 2**20)), "gzip", 10**6))) <= 2**20
+
+
+def test_many_small_members_are_decoded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread for each member of 20 bytes took a core for seconds, of 100 KB."""
+    calls = 0
+    run_sync = to_thread.run_sync
+
+    async def counted(*arguments: Any, **named: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return await run_sync(*arguments, **named)
+
+    monkeypatch.setattr(to_thread, "run_sync", counted)
+    assert undone(gzip.compress(b"") * 1000 + gzip.compress(b"1") * 1000, "gzip", 10**6) == [b"1" * 1000]
+    assert calls == 1
 
 
 def test_what_is_not_whole_gzip_is_refused() -> None:

@@ -1,6 +1,7 @@
 """Bodies count in the budget of the requests in flight as they arrive, and until their responses are sent."""
 
 import asyncio
+import gzip
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -27,7 +28,13 @@ class Service:
         self.budget = RequestBudget(settings, self.metrics)
         self.app = SimpleNamespace(state=SimpleNamespace(settings=settings, request_budget=self.budget))
 
-    def request(self, *chunks: bytes, declared: int | None = None, owner: str | None = None) -> JsonRequest:
+    def request(
+        self,
+        *chunks: bytes,
+        declared: int | None = None,
+        owner: str | None = None,
+        coding: str | None = None,
+    ) -> JsonRequest:
         """Return a request of the owner, by default of one who sends no other."""
         left = list(chunks)
         self.requests += 1
@@ -38,6 +45,7 @@ class Service:
             return {"type": "http.request", "body": chunk, "more_body": bool(left)}
 
         headers = [] if declared is None else [(b"content-length", str(declared).encode())]
+        headers += [] if coding is None else [(b"content-encoding", coding.encode())]
         scope = {"type": "http", "app": self.app, "headers": headers, "state": {"caller": caller}}
         return JsonRequest(scope, receive)
 
@@ -107,3 +115,13 @@ def test_memory_grows_with_each_byte() -> None:
     memory = [memory_of(size) for size in sizes]
     assert memory[:2] == [0, 30]
     assert memory == sorted(set(memory))
+
+
+def test_a_body_that_decodes_to_nothing_has_an_end(tmp_path: Path) -> None:
+    """The limit counted decoded bytes only, so that empty members of gzip were taken for ever."""
+    service = Service(tmp_path)
+    members = [gzip.compress(b"") * 100] * 40
+    with pytest.raises(HTTPException) as refused:
+        asyncio.run(service.request(*members, coding="gzip").body())
+    assert refused.value.status_code == 413
+    assert asyncio.run(service.request(*members[:30], gzip.compress(b"{}"), coding="gzip").body()) == b"{}"

@@ -1,14 +1,16 @@
 """Duplicate names in an object are found at any depth, and nothing else is rejected."""
 
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic_core import from_json
 
 from app.formats.errors import FormatError
-from app.formats.json_text import check_text, is_doubtful, may_repeat, unique_names
+from app.formats.json_text import check_text, is_doubtful, may_repeat, reason_not_json, unique_names
 from tests.whole_tables import parse_json, read_json
 
 LONG = b" " * 5000
@@ -176,3 +178,32 @@ def test_small_texts() -> None:
     assert json.loads('{"a": {"b": 1}}', object_pairs_hook=unique_names) == {"a": {"b": 1}}
     with pytest.raises(ValueError, match="'b' is given twice"):
         json.loads('{"a": {"b": 1, "b": 2}}', object_pairs_hook=unique_names)
+
+
+def fault_of(text: bytes) -> str:
+    """Return the parser's message about a text that is no JSON."""
+    with pytest.raises(ValueError, match="at line") as found:
+        from_json(text, allow_inf_nan=False)
+    return str(found.value)
+
+
+def test_the_reason_that_a_text_is_no_json_takes_no_multiple_of_its_memory() -> None:
+    """A list of its lines took ten times the text, in the process that answers all requests."""
+    text = b"[" + b"10,\n" * (1 << 20) + b"'x'"
+    found = fault_of(text)
+    tracemalloc.start()
+    try:
+        assert reason_not_json(text, found) == f"{found}; names and texts stand in double quotes"
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 2 * len(text)
+
+
+@pytest.mark.parametrize("lines", [0, 1, 2, 50, 2**18 - 7, 2**18 - 6, 2**18 - 5, 2**19])
+@pytest.mark.parametrize("end", [b"\n", b" \n", b"\r\n"])
+def test_the_place_of_a_fault_is_found_in_every_line(lines: int, end: bytes) -> None:
+    """Its line may begin where a chunk does."""
+    for fault, remedy in ((b'{"a": NaN}', "send null"), (b"{'a': 1}", "stand in double quotes")):
+        text = b'{"source": [' + end * lines + fault + b"\n]}"
+        assert remedy in reason_not_json(text, fault_of(text))

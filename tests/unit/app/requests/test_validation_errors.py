@@ -87,3 +87,61 @@ def test_an_error_around_another_is_not_listed() -> None:
     faults = [{"type": "x", "loc": ("body", *path), "msg": "wrong"} for path in paths]
     items = error_items(faults, body)
     assert [item["pointer"] for item in items] == ["/a/b/0", "/a~1b", "/ab"]
+
+
+def errors_of(parameters: dict[str, Any]) -> list[Any]:
+    """Return the errors of a call of CDSWAP with these parameters."""
+    given = {"swap_fields": ["a"], "control_field": "b", **parameters}
+    model = run_request_model(PROVIDERS["CDSWAP"])
+    with pytest.raises(ValidationError) as caught:
+        model.model_validate({"source": {"buffer": "x"}, "parameters": given})
+    return caught.value.errors()
+
+
+MANY = 20_000
+
+
+@pytest.mark.parametrize(
+    ("parameters", "first"),
+    [
+        ({"swap_fields": [1] * MANY}, ("swap_fields", 0)),
+        ({"swap_fields": ["a"] * MANY + [1] * MANY}, ("swap_fields", MANY)),
+        ({"swap_fields": ["a"] * MANY + [1]}, ("swap_fields", MANY)),
+        ({"swap_field_indices": [0] * MANY}, ("swap_field_indices", 0)),
+        ({"suppression": {"fields": [None] * MANY}}, ("suppression", "fields", 0)),
+        ({"classifier": {"groups": {str(n): [[]] for n in range(MANY)}}}, "0"),
+        ({"classifier": {"groups": {str(n): ["x"] for n in range(MANY)} | {"last": [[]] * MANY}}}, "last"),
+    ],
+)
+def test_many_invalid_values_have_few_errors(parameters: dict[str, Any], first: Any) -> None:
+    """A megabyte of them took half a gigabyte, and five seconds in which nobody got an answer."""
+    errors = errors_of(parameters)
+    assert len(errors) < 500
+    places = [each["loc"][1:] for each in errors]
+    assert places[0] == first if isinstance(first, tuple) else first in places[0]
+
+
+def test_the_errors_of_a_part_of_a_long_list_are_all_listed() -> None:
+    fields: list[Any] = ["a"] * 1050
+    wrong = [7, 999, 1001, 1049]
+    for index in wrong:
+        fields[index] = index
+    assert [each["loc"][-1] for each in errors_of({"swap_fields": fields})] == [7]
+    fields[7] = fields[999] = "a"
+    assert [each["loc"][-1] for each in errors_of({"swap_fields": fields})] == [1001, 1049]
+
+
+@pytest.mark.parametrize("number", [21, 500])
+def test_the_length_of_a_list_that_is_too_long_is_that_of_the_whole(number: int) -> None:
+    (error,) = errors_of({"checks": ["a < 1"] * number})
+    assert (error["type"], error["loc"]) == ("too_long", ("parameters", "checks"))
+    assert error["msg"] == f"Tuple should have at most 20 items after validation, not {number}"
+
+
+def test_long_lists_and_objects_are_taken_in_their_order() -> None:
+    fields, groups = [f"f{n}" for n in range(1234)], {f"g{n}": [f"v{n}", n] for n in range(1234)}
+    given = {"swap_fields": fields, "control_field": "b", "classifier": {"groups": groups}}
+    params: Any = PROVIDERS["CDSWAP"].params.model_validate(given)
+    assert list(params.swap_fields) == fields
+    written = params.model_dump(mode="json", by_alias=True)
+    assert (written["swap_fields"], list(written["classifier"][0]["groups"])) == (fields, list(groups))

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta, timezone
+from itertools import chain
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -17,7 +18,7 @@ from app.errors import Unavailable
 from app.ids import new_id
 from app.job_kinds import Runs, own_runs, revision_of
 from app.settings import Settings
-from app.store.sql import buffers, idempotency, jobs
+from app.store.sql import buffers, idempotency, jobs, pages
 from app.store.sql import usage as callers
 from app.store.sql import webhook_outbox as deliveries
 from app.store.sql.audit.trail import AuditTrail
@@ -173,6 +174,37 @@ def test_pages_are_stable_while_jobs_come_in(database: Database) -> None:
         assert len(jobs.newest(session, None, "CDSWAP", 9, None)) == 1
         assert jobs.newest(session, "running", None, 9, None) == []
     assert [row.id for row in [*first, *second]] == ids[::-1]
+
+
+WIDE = [{"name": f"field {number}", "type": "int64"} for number in range(100)]
+
+
+def test_a_page_has_as_many_rows_as_its_json_permits(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """200 jobs of 100,000 fields took twelve gigabytes at once."""
+    monkeypatch.setattr(pages, "MOST_CHARACTERS", 10_000)
+    wide = {"source_fields": WIDE, "destination_fields": WIDE}
+    ids = add(database, *(job(**(wide if number % 2 else {})) for number in range(9)), job(events=WIDE * 9))
+    seen: list[list[str]] = []
+    last: str | None = None
+    while last is not None or not seen:
+        with database.read() as session:
+            rows, last = jobs.page(session, None, None, 5, last, THE_SERVICE, None, None)
+        seen.append([row.id for row in rows])
+    assert [*chain.from_iterable(seen)] == ids[::-1]
+    assert [len(page) for page in seen] == [1, 3, 2, 2, 2]  # one job alone may be larger
+
+
+def test_pages_of_small_rows_have_the_wanted_length(database: Database) -> None:
+    ids = add(database, *(buffer() for _ in range(5)))
+    with database.read() as session:
+        first, last = buffers.page(session, NOW, 3, None, THE_SERVICE, None, None)
+        second, end = buffers.page(session, NOW, 3, last, THE_SERVICE, None, None)
+        assert buffers.page(session, NOW, 5, None, THE_SERVICE, None, None)[1] is None
+        assert buffers.page(session, NOW, 5, None, THE_SERVICE, "none", None) == ([], None)
+    assert [row.id for row in [*first, *second]] == ids[::-1]
+    assert (len(first), last, end) == (3, ids[2], None)
 
 
 def test_an_idempotency_key_is_taken_once(database: Database) -> None:

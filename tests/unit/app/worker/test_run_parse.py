@@ -1,8 +1,10 @@
 """A large body that is parsed in another process gives the table, the rest and the errors of a small one."""
 
 import json
+import struct
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from app.engine.engine import Failure
@@ -69,6 +71,20 @@ def test_the_error_of_a_table_is_the_one_of_a_small_body(source: dict[str, Any])
     with pytest.raises(FormatError) as found:
         ParsedTable(stream, message, pointer).table()
     assert (found.value.message, found.value.pointer) == (expected.value.message, expected.value.pointer)
+
+
+def test_a_table_that_another_process_forged_is_not_read() -> None:
+    """Offsets beyond the text would give the caller memory of the service, such as keys, as rows."""
+    ((_, _, stream, _, _),) = tables_of(parsed({"source": {"rows": [{"a": "x" * 10}, {"a": "y" * 10}]}}))
+    assert stream is not None
+    offsets = struct.pack("<3i", 0, 10, 20)
+    assert stream.count(offsets) == 1
+    forged = stream.replace(offsets, struct.pack("<3i", 0, 10, 1 << 20))
+    with pytest.raises(pa.ArrowInvalid):
+        ParsedTable(forged).table()
+    for cut in (stream[: len(stream) // 2], b"", b"\xff" * 64):
+        with pytest.raises((pa.ArrowInvalid, OSError)):
+            ParsedTable(cut).table()
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,14 @@ def test_a_signature_holds_for_its_document_alone() -> None:
     assert not Signer(Ed25519PrivateKey.generate()).verify(DOCUMENT, signature)
 
 
+def test_a_key_does_not_sign_under_the_id_of_another() -> None:
+    """`verify` names the key by its id, which anybody could write into a manifest of their own."""
+    own, other = (Signer(Ed25519PrivateKey.generate()) for _ in range(2))
+    signature = other.sign(DOCUMENT)
+    assert not signature_holds(DOCUMENT, signature | {"key_id": own.key_id})
+    assert not signature_holds(DOCUMENT, {name: text for name, text in signature.items() if name != "key_id"})
+
+
 def test_a_signature_survives_another_writing_of_the_same_json() -> None:
     signer = Signer(Ed25519PrivateKey.generate())
     written = json.dumps(DOCUMENT, indent=2).replace("1.0", "1")

@@ -6,7 +6,7 @@ which therefore shows a partner's value, and so on. For each other row the intru
 most of the exchanges compatible with this knowledge give it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -23,6 +23,7 @@ from providers.attacks.tables import AttackTables
 from providers.attacks.units import known_share_of, of_whole_units, one_of_each
 from providers.measures.shared.finding import NotApplicable
 from providers.measures.shared.sampling import sample_rows
+from providers.tables.columns import null_mask
 
 _NO_CONTROL = "Rows that were not in the source have no partner in the release: there is no control."
 _UNKNOWN = -1
@@ -152,14 +153,43 @@ def guess_permuted_values(
     return Guesses(values, chance, exact)
 
 
-def commonest_values(shown: Int64Array, group: Int64Array, targets: Int64Array) -> Int64Array:
-    """Guess for each attacked row the value that its group shows most often; shape (attacks,)."""
-    guesses = shown[targets].copy()
+def commonest_values(
+    shown: Int64Array, group: Int64Array, targets: Int64Array, empty: BoolArray
+) -> Int64Array:
+    """Guess the value of each attacked row from those that the release has, whichever row shows them.
+
+    Parameters
+    ----------
+    shown, group, targets
+        As for `guess_values`.
+    empty : ndarray of bool, shape (rows,)
+        Rows that show no value.
+
+    Returns
+    -------
+    ndarray of int64, shape (attacks,)
+        Value that the row's group shows most often. Of a row in no group it is that of all rows: nothing but
+        the row itself discloses a value that it kept. If such a row shows none, so is the guess, because
+        there is nothing to learn.
+    """
+    guesses = np.where(empty[targets], shown[targets], np.bincount(shown).argmax())
     for number in np.unique(group[targets]):
         rows = group == number
         if number != OUTSIDE:
             guesses[group[targets] == number] = np.bincount(shown[rows]).argmax()
     return guesses
+
+
+def _shows_nothing(tables: AttackTables, fields: Sequence[str]) -> BoolArray:
+    """Mask of the released rows whose values of all these fields are missing; shape (rows,)."""
+    missing = [
+        np.isnan(tables.numbers(name, "release"))
+        if tables.is_number(name)
+        else null_mask(tables.release.column(name))
+        for name in fields
+    ]
+    found: BoolArray = np.logical_and.reduce(missing)
+    return found
 
 
 def _attack(tables: AttackTables, moved: MovedFields) -> AttackResult:
@@ -184,7 +214,7 @@ def _attack(tables: AttackTables, moved: MovedFields) -> AttackResult:
     )
     guesses = guess(movers.shown, known, movers.group, moved.rate, targets)
     alone = guess(movers.shown, np.full_like(known, _UNKNOWN), movers.group, moved.rate, targets)
-    base = commonest_values(shown, moved.group, rows)
+    base = commonest_values(shown, moved.group, rows, _shows_nothing(tables, fields))
     right = guesses.values == true[rows]
     certain = np.array([guesses.chance[row] >= _CERTAIN for row in targets.tolist()])
     tries, confidence = len(targets), tables.options.confidence

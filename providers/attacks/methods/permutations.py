@@ -106,7 +106,7 @@ class LargeGroup:
         index = int(np.searchsorted(self.codes, own))
         found = self.others.copy()
         found[index] += self.free[index] * (self.staying - (1 - self.stay_share))
-        return np.maximum(found, 0.0)
+        return np.asarray(np.maximum(found, 0.0), np.float64)
 
 
 def _share_that_stayed(rows: int, own_free: float, moved: int, odds: float) -> float:

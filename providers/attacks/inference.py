@@ -99,8 +99,6 @@ class Secret:
         if not self.is_number:
             return np.array([np.argmax(np.bincount(self.codes))], self.codes.dtype)
         known = np.sort(self.numbers[~np.isnan(self.numbers)])
-        if len(known) * 2 < len(self.numbers):
-            return np.array([np.nan])
         values = np.unique(known)
         if self.is_time:
             ends = values - self._reach, values + self._reach
@@ -109,6 +107,8 @@ class Secret:
             ends = values / (1 + tolerance), values / (1 - tolerance)
         low, high = np.minimum(*ends), np.maximum(*ends)
         right = np.searchsorted(known, high, "right") - np.searchsorted(known, low, "left")
+        if right.max(initial=0) < len(self.numbers) - len(known):  # a missing number is right more often
+            return np.array([np.nan])
         return values[[int(np.argmax(right))]]
 
     def shows_nothing(self) -> str | None:

@@ -43,13 +43,18 @@ def _sharing(one: Int64Array, two: Int64Array) -> BoolArray:
 
 
 def other_rows(tables: AttackTables) -> Int64Array:
-    """Return a random row of the source for each attacked one, another than that; shape (attacks,).
+    """Return a random row of another person of the source for each attacked one; shape (attacks,).
 
-    The source has two rows or more.
+    The source has two rows or more. If all are of one person, it is another row.
     """
-    rows = tables.source.num_rows
-    steps = uniforms(len(tables.targets), tables.stream, "guesses/linkability") * (rows - 1)
-    return np.asarray((tables.targets + 1 + steps.astype(np.int64)) % rows)
+    rows, targets = tables.source.num_rows, tables.targets
+    person = tables.units("source") if tables.one_person else None
+    if person is None or person.max() == 0:
+        person = np.arange(rows)
+    order, sizes = np.argsort(person, kind="stable"), np.bincount(person)[person[targets]]
+    ends = np.cumsum(np.bincount(person))[person[targets]]
+    steps = uniforms(len(targets), tables.stream, "guesses/linkability") * (rows - sizes)
+    return np.asarray(order[(ends + steps.astype(np.int64)) % rows])
 
 
 def unchanged_sets(tables: AttackTables, linked: Sequence[Sequence[str]]) -> Sequence[Sequence[str]] | None:

@@ -1,7 +1,7 @@
 """Membership: the release shows whether a row was in the source.
 
 The intruder claims that a row was in the source if a released row is closer to it than to most rows that
-were not. The rule is made on one half of the control rows, so that one in twenty of them is claimed
+were not. The rule is made on a random half of the control rows, so that one in twenty of them is claimed
 wrongly; the other half and the rows of the source are attacked. Where the release left some of the fields
 nearly unchanged, an intruder who compares these alone attacks as well.
 """
@@ -83,11 +83,12 @@ def _claims(
         progress = sub_progress(report, place / 2, (place + 1) / 2)
         found.append(closest_distances(tables.encode(fields, rows).take(targets), released, progress))
     members, others = found
-    claim = Claim(others[::2])
+    one_half, other_half = tables.control_halves
+    claim = Claim(others[one_half])
     confidence = tables.options.confidence
     numbers = uniforms(len(members) + len(others), tables.stream, "claims at the limit")
     claimed = claim.of(members, numbers[: len(members)])
-    wrongly = claim.of(others[1::2], numbers[len(members) :][1::2])
+    wrongly = claim.of(others[other_half], numbers[len(members) :][other_half])
     guesses = uniforms(len(members), tables.stream, "claims") < CLAIMED
     run = Run(
         successes(int(claimed.sum()), len(claimed), confidence),

@@ -14,6 +14,7 @@ from providers.arrays import BoolArray, Float64Array, IndexArray, Int32Array, In
 from providers.attacks.options import AttackOptions
 from providers.attacks.units import row_of_each
 from providers.errors import ParameterError
+from providers.grouping.shuffle import shuffle_rows
 from providers.measures.shared.columns import (
     Column,
     column_of,
@@ -245,6 +246,18 @@ class AttackTables:
         if self.control is None:
             return np.empty(0, np.int64)
         return self._attacked_rows(self.control, "control targets")
+
+    @cached_property
+    def control_halves(self) -> tuple[Int64Array, Int64Array]:
+        """Two halves of the attacked control rows, as places in `control_targets`; both ascending.
+
+        Withheld rows are random ones, so that every other one is a half. The order of given ones may mean
+        something, such as two kinds of rows in turn: their halves are random.
+        """
+        order: IndexArray = np.arange(len(self.control_targets))
+        if self._kept is None:
+            order = shuffle_rows(len(order), self.stream.key("halves of the control rows")).order
+        return np.sort(order[::2]).astype(np.int64), np.sort(order[1::2]).astype(np.int64)
 
     def _attacked_rows(self, table: pa.Table, purpose: str) -> Int64Array:
         units = unit_codes(table, self.unit_field)

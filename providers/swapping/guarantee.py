@@ -99,15 +99,25 @@ def moved_shares(params: SwapParams, sizes: Sequence[Sequence[int]]) -> list[flo
     ParameterError
         No rate reaches `target_epsilon` with these groups.
     """
-    if params.mechanism == "pairs":
+    rate = selection_rate(params, sizes)
+    if rate is None:
         return [params.rate] * len(sizes)
     counts = [Counter(each) for each in sizes]
-    rate = with_rate(params, counts, 0).rate
     return [
         sum(size * groups * moving_share(size, rate) for size, groups in each.items())
         / max(1, sum(size * groups for size, groups in each.items()))
         for each in counts
     ]
+
+
+def selection_rate(params: SwapParams, sizes: Sequence[Sequence[int]]) -> float | None:
+    """Return the probability of a row to be selected, as an intruder computes it; None with random pairs.
+
+    Arguments and errors are those of `moved_shares`.
+    """
+    if params.mechanism == "pairs":
+        return None
+    return with_rate(params, [Counter(each) for each in sizes], 0).rate
 
 
 def stated_figures(figures: Mapping[str, Any]) -> dict[str, Any]:

@@ -337,6 +337,8 @@ class _Attack:
             return
         own = column.numbers("source")
         tolerance = TOLERANCE * float(np.nanstd(own)) if np.isfinite(own).any() else 0.0
+        if not np.isfinite(tolerance):  # float64 cannot hold the squares of the numbers
+            return
         numbers = column.numbers("destination")
         near = self._successes(within(_commonest(numbers[taken:], tolerance), own[self.rows], tolerance))
         guesses = {step: mean_of(numbers[:taken].reshape(self.count, size)[:step]) for step in steps}

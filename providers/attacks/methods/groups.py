@@ -30,7 +30,7 @@ from providers.measures.shared.finding import NotApplicable
 from providers.params import SwapParams
 from providers.progress import no_progress
 from providers.services import cdswap, ddswap, meds, mews
-from providers.swapping.guarantee import moved_shares
+from providers.swapping.guarantee import moved_shares, selection_rate
 from providers.tables.columns import null_mask
 from providers.tables.units import unit_codes
 
@@ -47,6 +47,8 @@ class MovedFields:
     the expected share."""
     mechanism: str = "pairs"
     """Mechanism of the exchange: ``pairs`` or ``permutation``."""
+    selection: float | None = None
+    """Probability of a row to be selected by the permutation mechanism; None with random pairs."""
     chances: MovingChances | None = None
     """Selection of the rows by risk; None if every row of a group is equally likely to move."""
     units: Int64Array | None = None
@@ -192,9 +194,10 @@ def _moved_in_groups(release: pa.Table, params: SwapParams) -> list[MovedFields]
             group = np.where(absent, OUTSIDE, group)
         members.append(_without_small(group, params.min_group_size, movers))
     sizes = [members_of_groups(group, movers) for group in members]
-    shares = moved_shares(params, [counts[counts > 0].tolist() for counts in sizes])
+    exchanged = [counts[counts > 0].tolist() for counts in sizes]
+    shares, selection = moved_shares(params, exchanged), selection_rate(params, exchanged)
     return [
-        MovedFields(fields, group, share, params.mechanism, units=units, one_value=one_value)
+        MovedFields(fields, group, share, params.mechanism, selection, units=units, one_value=one_value)
         for (fields, _), group, share in zip(found, members, shares, strict=True)
     ]
 

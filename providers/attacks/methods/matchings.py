@@ -98,15 +98,30 @@ def beliefs(shown: Int64Array, true: Int64Array, rate: float | MovingChances) ->
     A known value that no exchange explains, such as that of a suppressed row, is ignored.
     """
     moving = _moving(len(shown), rate)
-    true = _explained(shown, true, moving)
+    true = explained(shown, true, moving)
     listed = _listed(len(shown), rate)
-    if listed is not None:
-        found = _enumerate(shown, true, *listed)
-        if found is None:  # no exchange agrees with all known values at once
-            found = _enumerate(shown, np.full_like(true, _UNKNOWN), *listed)
-        assert found is not None  # noqa: S101 - every exchange agrees with nothing known
-        return Beliefs(np.arange(len(shown)), found, np.diag(found).copy(), True)
-    return _propagate(shown, true, moving)
+    return _propagate(shown, true, moving) if listed is None else listed_beliefs(shown, true, *listed)
+
+
+def listed_beliefs(
+    shown: Int64Array, true: Int64Array, sources: Int64Array, weights: Float64Array
+) -> Beliefs:
+    """Return who shows whose value, from a list of all possible exchanges of a group.
+
+    Parameters
+    ----------
+    shown, true
+        As for `beliefs`; known values are `explained`.
+    sources : ndarray of int64, shape (exchanges, rows)
+        Row whose value each row shows.
+    weights : ndarray of float64, shape (exchanges,)
+        Probability of each exchange.
+    """
+    found = _enumerate(shown, true, sources, weights)
+    if found is None:  # no exchange agrees with all known values at once
+        found = _enumerate(shown, np.full_like(true, _UNKNOWN), sources, weights)
+    assert found is not None  # noqa: S101 - every exchange agrees with nothing known
+    return Beliefs(np.arange(len(shown)), found, np.diag(found).copy(), True)
 
 
 def _moving(size: int, rate: float | MovingChances) -> Float64Array:
@@ -116,8 +131,16 @@ def _moving(size: int, rate: float | MovingChances) -> Float64Array:
     return np.full(size, rate)
 
 
-def _explained(shown: Int64Array, true: Int64Array, moving: Float64Array) -> Int64Array:
-    """Forget known values that no other row of the group shows, nor the row itself if it may keep it."""
+def explained(shown: Int64Array, true: Int64Array, moving: Float64Array) -> Int64Array:
+    """Forget known values that no other row of the group shows, nor the row itself if it may keep it.
+
+    Parameters
+    ----------
+    shown, true
+        As for `beliefs`.
+    moving : ndarray of float64, shape (rows,)
+        Probability of each row to have moved.
+    """
     known = true != _UNKNOWN
     codes, counts = np.unique(shown, return_counts=True)
     position = np.minimum(np.searchsorted(codes, true), len(codes) - 1)

@@ -6,7 +6,7 @@ which therefore shows a partner's value, and so on. For each other row the intru
 most of the exchanges compatible with this knowledge give it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,10 +19,12 @@ from providers.attacks.methods.groups import MovedFields, in_release_order, join
 from providers.attacks.methods.matchings import Beliefs, beliefs
 from providers.attacks.methods.movers import Movers
 from providers.attacks.methods.moving_chances import OUTSIDE, MovingChances
+from providers.attacks.methods.permutations import MOST_LISTED, LargeGroup, permuted_beliefs
 from providers.attacks.tables import AttackTables
 from providers.attacks.units import known_share_of, of_whole_units, one_of_each
 from providers.measures.shared.finding import NotApplicable
 from providers.measures.shared.sampling import sample_rows
+from providers.tables.columns import null_mask
 
 _NO_CONTROL = "Rows that were not in the source have no partner in the release: there is no control."
 _UNKNOWN = -1
@@ -113,18 +115,23 @@ def guess_permuted_values(
     shown: Int64Array,
     known: Int64Array,
     group: Int64Array,
-    rate: float,
+    selection: float,
     targets: Int64Array,
     value_of: ValueOf | None = None,
 ) -> Guesses:
-    """Guess the true values of rows that the permutation mechanism moved; arguments as for `guess_values`.
+    """Guess the true values of rows that the permutation mechanism moved.
 
-    A row keeps its value with chance 1 - rate, and else has one of the other values of its group. Pairs are
-    not mutual, so a known value takes one copy of itself from those that the others can have, and no more.
+    Parameters
+    ----------
+    shown, known, group, targets, value_of
+        As for `guess_values`.
+    selection : float
+        Probability of a row to be selected.
     """
     order = np.argsort(group, kind="stable")
     bounds = np.searchsorted(group[order], np.arange(group.max(initial=OUTSIDE) + 2))
-    left: dict[int, tuple[Int64Array, Int64Array]] = {}
+    listed: dict[int, tuple[Beliefs, Int64Array, Int64Array]] = {}
+    large: dict[int, LargeGroup] = {}
     values, chance, exact = _as_shown(shown, targets, value_of), {}, 0
     for index, row in enumerate(targets.tolist()):
         number = int(group[row])
@@ -132,19 +139,18 @@ def guess_permuted_values(
             chance[row] = 1.0
             exact += 1
             continue
-        if number not in left:
-            members = order[bounds[number] : bounds[number + 1]]
-            codes, copies = np.unique(shown[members], return_counts=True)
-            given, times = np.unique(known[members][known[members] != _UNKNOWN], return_counts=True)
-            taken = np.isin(codes, given)
-            copies[taken] -= times[np.isin(given, codes)]
-            left[number] = codes, np.maximum(copies, 0)
-        codes, copies = left[number]
-        own = int(np.searchsorted(codes, shown[row]))
-        others = copies.astype(np.float64)
-        others[own] = max(0.0, others[own] - 1)
-        mass = rate * others / max(others.sum(), 1.0)
-        mass[own] += 1 - rate if copies[own] else 0.0
+        members = order[bounds[number] : bounds[number + 1]]
+        if len(members) <= MOST_LISTED:
+            if number not in listed:
+                codes, place = np.unique(shown[members], return_inverse=True)
+                listed[number] = permuted_beliefs(shown[members], known[members], selection), codes, place
+            belief, codes, place = listed[number]
+            mass = np.bincount(place, belief.of_row(int(np.searchsorted(members, row)))).astype(np.float64)
+            exact += 1
+        else:
+            if number not in large:
+                large[number] = LargeGroup.of(shown[members], known[members], selection)
+            codes, mass = large[number].codes, large[number].masses(int(shown[row]))
         if mass.max() > 0:
             values[index], chance[row] = _best(codes, mass / mass.sum(), row, value_of)
         else:
@@ -152,14 +158,43 @@ def guess_permuted_values(
     return Guesses(values, chance, exact)
 
 
-def commonest_values(shown: Int64Array, group: Int64Array, targets: Int64Array) -> Int64Array:
-    """Guess for each attacked row the value that its group shows most often; shape (attacks,)."""
-    guesses = shown[targets].copy()
+def commonest_values(
+    shown: Int64Array, group: Int64Array, targets: Int64Array, empty: BoolArray
+) -> Int64Array:
+    """Guess the value of each attacked row from those that the release has, whichever row shows them.
+
+    Parameters
+    ----------
+    shown, group, targets
+        As for `guess_values`.
+    empty : ndarray of bool, shape (rows,)
+        Rows that show no value.
+
+    Returns
+    -------
+    ndarray of int64, shape (attacks,)
+        Value that the row's group shows most often. Of a row in no group it is that of all rows: nothing but
+        the row itself discloses a value that it kept. If such a row shows none, so is the guess, because
+        there is nothing to learn.
+    """
+    guesses = np.where(empty[targets], shown[targets], np.bincount(shown).argmax())
     for number in np.unique(group[targets]):
         rows = group == number
         if number != OUTSIDE:
             guesses[group[targets] == number] = np.bincount(shown[rows]).argmax()
     return guesses
+
+
+def _shows_nothing(tables: AttackTables, fields: Sequence[str]) -> BoolArray:
+    """Mask of the released rows whose values of all these fields are missing; shape (rows,)."""
+    missing = [
+        np.isnan(tables.numbers(name, "release"))
+        if tables.is_number(name)
+        else null_mask(tables.release.column(name))
+        for name in fields
+    ]
+    found: BoolArray = np.logical_and.reduce(missing)
+    return found
 
 
 def _attack(tables: AttackTables, moved: MovedFields) -> AttackResult:
@@ -179,12 +214,16 @@ def _attack(tables: AttackTables, moved: MovedFields) -> AttackResult:
 
     chances = moved.chances.of(movers.first) if moved.chances else None
     guess = partial(
-        guess_permuted_values if moved.mechanism == "permutation" else partial(guess_values, chances=chances),
+        partial(guess_values, rate=moved.rate, chances=chances)
+        if moved.selection is None
+        else partial(guess_permuted_values, selection=moved.selection),
+        movers.shown,
+        group=movers.group,
+        targets=targets,
         value_of=None if moved.units is None else value_of,
     )
-    guesses = guess(movers.shown, known, movers.group, moved.rate, targets)
-    alone = guess(movers.shown, np.full_like(known, _UNKNOWN), movers.group, moved.rate, targets)
-    base = commonest_values(shown, moved.group, rows)
+    guesses, alone = guess(known=known), guess(known=np.full_like(known, _UNKNOWN))
+    base = commonest_values(shown, moved.group, rows, _shows_nothing(tables, fields))
     right = guesses.values == true[rows]
     certain = np.array([guesses.chance[row] >= _CERTAIN for row in targets.tolist()])
     tries, confidence = len(targets), tables.options.confidence

@@ -19,6 +19,9 @@ from providers.measures.shared.finding import NotApplicable
 from providers.measures.shared.sampling import sample_rows
 from providers.services.locality import LocalityParams
 
+_WHOLE = 2.0**53
+"""Number from which every float64 is whole, so that nothing is left to round."""
+
 
 @dataclass(frozen=True, slots=True)
 class RedrawnValues:
@@ -47,8 +50,15 @@ class RedrawnValues:
         return found
 
     def rounded(self, guesses: Float64Array) -> Float64Array:
-        """Return the nearest numbers that the field's type can hold."""
-        return guesses if self.unit == 0 else np.rint(guesses / self.unit) * self.unit
+        """Return the nearest numbers that the field's type can hold, as the field's own values are read."""
+        if self.unit == 0:
+            return guesses
+        if self.unit >= 1:
+            return np.asarray(np.rint(guesses / self.unit) * self.unit)
+        # 0.1 is no float64, but 10 is: the quotient of two whole numbers is the float64 of the decimal.
+        count = float(round(1 / self.unit))
+        units = guesses * count
+        return np.where(np.abs(units) < _WHOLE, np.rint(units) / count, guesses)
 
 
 def redrawn_values(tables: AttackTables) -> tuple[LocalityParams, list[RedrawnValues]]:

@@ -103,15 +103,22 @@ def _interval(guess: Float64Array, truth: Float64Array) -> dict[str, float]:
     return jackknife_interval(recovered(guess, truth), without, (-math.inf, 1.0))
 
 
+def _sampled(comparison: Comparison, name: str) -> tuple[Float64Array, Float64Array]:
+    """Return the numbers of a rotated field in the sample, before and after."""
+    column, sample = comparison.named_column(name), comparison.sample
+    return column.numbers("source")[sample.source], column.numbers("destination")[sample.destination]
+
+
 def _find(comparison: Comparison) -> Finding:
     parameters = comparison.release.parameters
     if comparison.release.service != "PABIDOT" or parameters is None:
         raise NotApplicable("it is an attack on PABIDOT")
-    fields = [name for name in getattr(parameters, "fields", ()) if name in comparison.numeric]
-    pairs = [comparison.sampled_numbers(name) for name in fields]
+    # All rotated fields, also a weight, or one that `fields` leaves out: without it no transform fits.
+    fields = list(getattr(parameters, "fields", ()))
+    pairs = [_sampled(comparison, name) for name in fields]
     varying = [index for index, (x, _) in enumerate(pairs) if len(np.unique(x[~np.isnan(x)])) > 1]
     if len(varying) < 2:
-        raise NotApplicable("fewer than two of the measured fields were rotated")
+        raise NotApplicable("fewer than two of the rotated fields vary")
     before, after = (np.column_stack([pairs[index][side] for index in varying]) for side in range(2))
     complete = ~np.isnan(before).any(axis=1) & ~np.isnan(after).any(axis=1)
     before, after = before[complete], after[complete]

@@ -85,8 +85,9 @@ def _find(comparison: Comparison) -> Finding:
     numbers = [uniforms(4 * _BATCH, comparison.stream, purpose).reshape(-1, 4) for purpose in purposes]
     queries = drawn_queries(np.concatenate(numbers), len(fields))
     errors = relative_errors(*_answers(comparison, fields, queries))
+    value = errors_of_answers(errors)
     notes = {"queries": len(errors), "interval": intervals_of_errors(errors)}
-    return Finding(errors_of_answers(errors), fields, notes=notes)
+    return Finding(value, fields, notes=notes)
 
 
 def _answers(

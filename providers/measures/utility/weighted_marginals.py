@@ -108,6 +108,8 @@ def weighted_marginal_of_categories(
         for side in SIDES:
             members[side][lost[side]] = np.nan
         means = {table.view: weighted_mean(members[table.side], table) for table in tables}
+        if means["before"] is None or means["after"] is None:  # every row with a weight has lost its value
+            return {"distance": distance, "by": "total variation"}, []
         row |= {view: mean.value for view, mean in means.items() if mean}
         row["change"] = row["after"] - row["before"]
         row |= {f"{view}_error": mean.error for view, mean in means.items() if mean}

@@ -258,6 +258,16 @@ def test_fields_that_are_missing_or_not_comparable_are_left_out() -> None:
     assert "type list" in left_out["list"]
 
 
+def test_numbers_whose_squares_overflow_have_no_mean_to_be_near() -> None:
+    """A tolerance without a limit would make every guess right, and a share of no variance is no number."""
+    source = pa.table({"x": [1e308, -1e308, 1.0, 2.0, 3.0]})
+    results, _ = compose(source, [ReleasedTable(source)] * 2, ["x"], STREAM)
+    assert rates(results["x"]) == {"majority": 1.0}
+    fewer = source.slice(2)
+    results, _ = compose(fewer, [ReleasedTable(fewer)] * 2, ["x"], STREAM)
+    assert rates(results["x"]) == {"majority": 1.0, "mean": 1.0}
+
+
 def test_a_table_without_rows_is_left_out() -> None:
     empty = people(0)
     assert compose(empty, [ReleasedTable(empty)], ["age"], STREAM) == ({}, {"age": "the source has no rows"})

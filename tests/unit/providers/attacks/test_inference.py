@@ -119,6 +119,17 @@ def test_secrets_without_values_or_with_one_value() -> None:
     assert secret_result(figures, "absent").attack.rate == 1.0  # null is guessed for null
 
 
+def test_the_best_guess_is_null_if_no_number_is_right_as_often() -> None:
+    """Four of ten incomes are missing, and no released number is right in as many rows."""
+    random = np.random.default_rng(7)
+    income = [None if row % 10 < 4 else float(random.integers(1_000, 99_000)) for row in range(400)]
+    table = pa.table({"age": random.integers(0, 50, 400), "income": pa.array(income)})
+    best = max(sum(naive.is_right(guess, truth, 0.05) for truth in income) for guess in income)
+    found = secret_result(attacked(table, table, known=("age",), secret=("income",)), "income")
+    assert found.baseline is not None
+    assert found.baseline.successes == best == 160
+
+
 @pytest.mark.parametrize(
     ("unit", "guess", "truth", "right"),
     [

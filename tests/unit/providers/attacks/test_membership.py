@@ -43,6 +43,26 @@ def test_rows_of_a_copy_are_members_and_rows_of_another_table_are_not() -> None:
     assert none.details["area_under_curve"] == pytest.approx(0.5, abs=0.1)
 
 
+@pytest.mark.parametrize("first", ["far", "near"])
+def test_kinds_of_rows_in_turn_do_not_decide_the_limit(first: str) -> None:
+    """Control rows of two kinds in turn, one of them near each other: a claimed share is about one in twenty.
+
+    Every other row would be of one kind: nearly all or none of the other kind would be claimed.
+    """
+    random = np.random.default_rng(5)
+
+    def table() -> pa.Table:
+        far = np.arange(400) % 2 == (first == "near")
+        spread = np.where(far, random.normal(0, 1, 400), random.normal(0, 0.01, 400))
+        return pa.table({"kind": np.where(far, "far", "near"), "x": spread, "y": random.integers(0, 20, 400)})
+
+    found = result_of(attacked(table(), table(), table()), "membership")
+    assert found.control is not None
+    assert found.control.tries == 200
+    assert found.control.rate == pytest.approx(CLAIMED, abs=0.05)
+    assert found.attack.rate == pytest.approx(CLAIMED, abs=0.05)
+
+
 def test_control_rows_are_needed() -> None:
     table = people(100)
     assert "control rows" in attacked(table, table).left_out["membership"]

@@ -9,6 +9,7 @@ import pytest
 from providers.attacks import advice
 from providers.attacks.advice import advise
 from providers.attacks.figures import AttackFigures, AttackResult
+from providers.attacks.linkability import other_rows
 from providers.attacks.methods import linkage, reidentification
 from providers.attacks.options import AttackOptions
 from providers.attacks.singling_out import Cells, combinations, one_of_each_unit, rare_values
@@ -310,6 +311,25 @@ def test_a_person_is_linked_by_any_row_of_the_same_person() -> None:
     result = linkage.ATTACK.run(tables)
     assert isinstance(result, AttackResult)
     assert result.attack.rate == 1.0
+
+
+def test_the_guess_of_linkability_is_of_another_person() -> None:
+    """Ten persons of thirty rows: one in ten random other rows would be of the same person."""
+    table = visits(10, 30)
+    person = np.array(table["person"].to_pylist())
+    for seed in range(20):
+        tables = AttackTables(
+            table, table, None, AttackOptions(unit_field="person"),
+            method=None, aligned=True, stream=attacks_stream(bytes([seed] * 32)),
+        )  # fmt: skip
+        others = other_rows(tables)
+        assert len(others) == 10
+        assert (person[others] != person[tables.targets]).all()
+    alone = table.set_column(0, "person", pa.array(["p"] * 300))
+    tables = AttackTables(
+        alone, alone, None, AttackOptions(unit_field="person"), method=None, aligned=True, stream=STREAM
+    )
+    assert other_rows(tables) != tables.targets
 
 
 def test_an_unknown_unit_is_refused() -> None:

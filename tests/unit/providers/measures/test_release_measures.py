@@ -339,6 +339,16 @@ def test_range_averages() -> None:
     assert RangeAverages(np.full(3, np.nan)).range_at(0.5, 0.5) is None
 
 
+@pytest.mark.parametrize("value", [0.0, None])
+def test_range_averages_without_an_answer_are_left_out(value: float | None) -> None:
+    """If every average is 0 or missing, no query has a relative error; all other measures are taken."""
+    column = pa.array([value] * 30, pa.float64())
+    table = pa.table({"a": column, "b": column})
+    found = assess(Release(table, table), MeasureOptions(), Stream(bytes(32), "measures", 1))
+    assert found.left_out["range_averages"] == "no query has an answer other than 0 in the source"
+    assert "changed_share" in found.measures
+
+
 def test_errors_of_answers() -> None:
     """An unanswered query has error 1; queries with the answer 0 or none in the source are left out."""
     source, released = np.array([2.0, 4.0, 0.0, np.nan, 1.0]), np.array([3.0, 4.0, 1.0, 1.0, np.nan])

@@ -420,6 +420,15 @@ def test_estimates_that_are_undefined_are_absent() -> None:
     assert not any({"change_percent", "change_in_errors"} & set(row) for row in absent)
 
 
+def test_shares_are_absent_if_every_row_with_a_weight_has_lost_its_value() -> None:
+    """A table of three rows, or three rows with a weight: the shares without lost values are of no row."""
+    for rows in (3, 10):
+        source = pa.table({"c": ["a", "b", "c"] + ["d"] * (rows - 3), "w": [1.0] * 3 + [0.0] * (rows - 3)})
+        lost = pa.array([None] * 3 + ["d"] * (rows - 3), pa.string())
+        found = assessed(source, source.set_column(0, "c", lost)).measures["weighted_marginals"]["value"]
+        assert found == {"mean_distance": 1.0, "by_field": {"c": {"distance": 1.0, "by": "total variation"}}}
+
+
 def test_a_target_that_depends_on_a_field_has_no_errors_to_compare() -> None:
     """The standard errors are then those of rounding, and an interval without width has no overlap."""
     monthly = np.array([1000 + 7 * (13 * row % 40) for row in range(60)])

@@ -1,6 +1,7 @@
 """Rounding and linear programming on LOCALITY: optimality against all relations, and known answers."""
 
 import datetime
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,14 @@ from scipy.optimize import linprog
 from providers.attacks.figures import AttackResult
 from providers.attacks.methods import linear_programming, rounding
 from providers.attacks.methods.linear_programming import interpolate, localities, recover_segment
-from providers.attacks.methods.segments import segments_of
-from providers.attacks.suite import MethodUsed
+from providers.attacks.methods.segments import RedrawnValues, segments_of, unit_of
+from providers.attacks.options import AttackOptions
+from providers.attacks.suite import MethodUsed, attacks_stream
+from providers.attacks.tables import AttackTables
+from providers.tables.numbers import nearest_floats
 from tests.naive import method_attacks as naive
 from tests.unit.providers.attacks.methods.tables import released
-from tests.unit.providers.attacks.tables import attacked
+from tests.unit.providers.attacks.tables import SEED, attacked
 
 Values = st.lists(st.integers(-50, 50), min_size=2, max_size=9)
 
@@ -149,6 +153,32 @@ def test_the_baseline_guesses_from_known_values() -> None:
     assert isinstance(found, dict)
     assert found["hours"].baseline is not None
     assert found["hours"].baseline.rate == pytest.approx(0.9, abs=0.05)
+
+
+@pytest.mark.parametrize("scale", [1, 4, 0, -2])
+def test_each_value_of_a_type_is_the_nearest_to_itself(scale: int) -> None:
+    """Three tenths are not three times the float64 of a tenth."""
+    kind = pa.decimal128(12, scale) if scale else pa.int64()
+    values = [Decimal(number).scaleb(-scale) for number in range(-2_000, 9_000)]
+    numbers = nearest_floats(pa.array(values, pa.decimal128(20, 4)))
+    found = RedrawnValues("x", numbers, numbers, unit_of(kind), 0.0, False)
+    assert found.rounded(numbers).tolist() == numbers.tolist()
+    assert found.rounded(numbers + 0.4 * unit_of(kind)).tolist() == numbers.tolist()
+
+
+def test_decimals_that_are_published_are_found() -> None:
+    """A release that changed nothing discloses every value, whatever its type."""
+    wage = pa.array([Decimal(cents).scaleb(-1) for cents in range(300)], pa.decimal128(8, 1))
+    source = pa.table({"wage": wage})
+    tables = AttackTables(
+        source, pa.table({"wage": nearest_floats(wage)}), None, AttackOptions(),
+        method=MethodUsed("LOCALITY", {"fields": ["wage"]}), aligned=True, stream=attacks_stream(SEED),
+    )  # fmt: skip
+    for attack in (rounding, linear_programming):
+        found = attack.ATTACK.run(tables)
+        assert isinstance(found, dict)
+        assert found["wage"].details["exact"]
+        assert found["wage"].attack.rate == 1.0
 
 
 def test_the_suite_runs_them() -> None:

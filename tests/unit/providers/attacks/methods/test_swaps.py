@@ -86,8 +86,36 @@ def test_guesses_are_the_likeliest_values_of_all_permutations() -> None:
 
 def test_the_commonest_value_of_the_group() -> None:
     shown, group = np.array([1, 1, 2, 5, 5, 3]), np.array([0, 0, 0, 1, 1, OUTSIDE])
-    found = commonest_values(shown, group, np.arange(6))
-    assert found.tolist() == [1, 1, 1, 5, 5, 3]
+    found = commonest_values(shown, group, np.arange(6), np.zeros(6, np.bool_))
+    assert found.tolist() == [1, 1, 1, 5, 5, 1]  # of all rows, for one in no group
+    found = commonest_values(shown, group, np.arange(6), np.arange(6) == 5)
+    assert found.tolist() == [1, 1, 1, 5, 5, 3]  # which shows no value
+
+
+def test_a_value_that_its_row_kept_is_no_guess() -> None:
+    """Half of the rows are alone in their class and keep their values: only these rows disclose them."""
+    town = [f"alone {row}" if row < 200 else f"town {row % 20}" for row in range(400)]
+    source = pa.table({"town": town, "income": np.arange(400)})
+    parameters = {"swap_fields": ["income"], "control_field": "town"}
+    rates = {}
+    for policy in ("keep", "suppress"):
+        chosen = parameters | {"suppression": {"policy": policy}}
+        tables = released("CDSWAP", source, chosen, secret=("income",))
+        found = one(reidentification.ATTACK.run(tables), "income")
+        assert found.baseline is not None
+        rates[policy] = found.attack.rate, found.baseline.rate
+    assert rates["keep"][0] > 0.5
+    assert rates["suppress"][0] < 0.2
+    assert max(guessed for _, guessed in rates.values()) < 0.1
+
+
+def test_a_missing_value_that_takes_no_part_is_no_disclosure() -> None:
+    income = pa.array([None if row % 2 else row for row in range(400)])
+    tables = released("DSWAP", pa.table({"income": income}), {"swap_fields": ["income"], "nulls": "keep"})
+    found = one(reidentification.ATTACK.run(tables), "income")
+    assert found.baseline is not None
+    assert found.baseline.rate == pytest.approx(0.5, abs=0.1)
+    assert found.attack.rate < found.baseline.rate + 0.05
 
 
 def one(result: AttackResult | dict[str, AttackResult], name: str = "") -> AttackResult:

@@ -400,8 +400,7 @@ def _lock(file: Path, locked: Path, opened: ExitStack, deadline: float) -> None:
                 raise HomeInUse(locked) from error
         except OSError as error:
             raise HomeUnusable(
-                f"{file} cannot be locked ({error.strerror}), so that nothing keeps a second service from "
-                "its data: put ROWVEIL_HOME and the database on a file system with locks (flock), such as a "
-                "local disk"
+                f"{file} cannot be locked ({error.strerror}), so a second service could use the same data: "
+                "put ROWVEIL_HOME and the database on a file system with locks (flock), such as a local disk"
             ) from error
         time.sleep(_LOCK_LOOK_SECONDS)

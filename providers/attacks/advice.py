@@ -377,14 +377,14 @@ def _sentence(now: Try, second: SecondTrial | None, tries: list[Try], rows: int)
         again = " in a second trial, too" if second else ""
         return (
             f"None of {len(tries)} other parameters and values lowers the risk of {now.risk:.3f} {basis} "
-            f"beyond its interval{again}: another service, or fewer released fields, may."
+            f"beyond its interval{again}: another service, or fewer released fields, may lower it."
         )
     then, best = second.now, second.best
     change = " and ".join(f"'{name}' = {_written(value)}" for name, value in best.change.items())
     return (
         f"With {change} the risk of the worst attack is {best.risk:.3f} ({best.state}) in place of "
-        f"{then.risk:.3f} ({then.state}), {basis}; {len(tries)} parameters and values were tried, and these "
-        "risks are those of a second trial of the best."
+        f"{then.risk:.3f} ({then.state}), {basis}; {len(tries)} parameters and values were tried, and both "
+        "risks are from a second trial with the best."
     )
 
 

@@ -28,15 +28,16 @@ class AttackState:
     """Secret field, for an attack on one field."""
     state: State
     value: float
-    """Success beyond the control's; without a control beyond the baseline's; else the success itself. 0 if
-    all of the control's, or of the baseline's, succeed: only the interval says something then."""
+    """Success beyond the success on control rows; without control rows beyond the baseline; without both the
+    success itself. 0 if every attack on control rows, or every guess, succeeds: only the interval is
+    meaningful then."""
     low: float
     high: float
     """Bounds of the risk's interval."""
     against: Against
-    """Success that the attack's is compared with."""
+    """Success with which the success of the attack is compared."""
     reason: str
-    """Sentence that says why."""
+    """Reason for the state, as a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +147,7 @@ def _why(name: str, state: State, risk: Risk, bounds: Bounds) -> str:
     if state == "high":
         return f"{found}, above {bounds.high:g}"
     if risk.value > bounds.high and name in SINGLING_OUT and risk.low > 0:
-        return f"{found}, above {bounds.high:g}, but it isolates a record and learns nothing else of it"
+        return f"{found}, above {bounds.high:g}, but it isolates a record and learns nothing else about it"
     if risk.value > bounds.high:
         return f"{found}, above {bounds.high:g}, but its interval includes 0: make more attacks"
     if risk.value > bounds.elevated:

@@ -53,17 +53,17 @@ class BinParams(PairingParams):
     """Parameters shared by MEWS and MEDS. The swap fields are numbers, and move together."""
 
     others: Literal["keep", "univariate"] = "keep"
-    """Treatment of the remaining fields. `keep`: they stay as they are; `univariate`: each remaining
-    numeric field is swapped on its own, within bins that the same method forms of it alone."""
+    """Treatment of the remaining fields. `keep`: they stay unchanged; `univariate`: each remaining numeric
+    field is swapped on its own, within bins that the same method forms from this field alone."""
     nulls: Literal["fail", "keep"] = "fail"
-    """Treatment of a null, NaN or infinity in a field that defines bins. `fail`: the job fails; `keep`: its
+    """Treatment of a null, NaN or infinity in a field that defines bins. `fail`: the job fails; `keep`: the
     row takes no part, and the bins are formed of the other rows."""
     risk: RiskSelection | SkipJsonSchema[None] = Field(
         default=None, examples=[{"key_fields": ["region", "age", "sex"], "k": 3}]
     )
     """Selection of the rows by risk, with a `rate` below 1. Bins are formed of all rows. Rows at risk always
-    take part in the exchange; the others do up to the rate, each with a probability in proportion to its
-    risk. Default: every row of a bin takes part."""
+    take part in the exchange. Other rows take part up to the rate, each with a probability in proportion to
+    its risk. Default: every row of a bin takes part."""
     rate: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Share of the rows that take part in the exchange; below 1 only with `risk`. [over 0, up to 1]"""
 
@@ -80,7 +80,7 @@ class BinParams(PairingParams):
         if self.risk is None and self.rate != 1.0:
             raise PydanticCustomError(
                 "rate_without_risk",
-                "a 'rate' below 1 goes with 'risk', which selects the rows: without it, every row of a bin "
+                "a 'rate' below 1 needs 'risk', which selects the rows: without 'risk', every row of a bin "
                 "takes part",
             )
         check_rate_of_risk(self.risk, self.rate)

@@ -394,7 +394,7 @@ def _add_events(events: Events, name: str, figures: FieldFigures, disclosed: boo
     )  # fmt: skip
     add_segments(
         "relations_leave_nothing", figures.segments_unchanged,
-        "published unchanged: their relations leave no other values; raise at_most",
+        "published unchanged: their relations allow no other values; raise at_most",
     )  # fmt: skip
     if figures.present and not figures.changed:
         events.add(Event("nothing_changed", "no row's value changed", field=name))

@@ -55,12 +55,12 @@ class CandidateOptions(StrictModel):
     """Number of runs, each with its own seed derived from the job's seed. [1 to 100]"""
     rank_by: tuple[str, ...] = Field(default=(), examples=[["pscr", "delta_rho.mean"]])
     """Figures that rank the candidates: keys of measures, or key and path as in `dcr.p05`. The candidate with
-    the least mean rank is kept, the first one of equals. A figure that is the same for all does not rank.
-    Default: one figure of risk and one of utility, the first that differs between the candidates, tried in
-    the order of `POST /v1/frontier`."""
+    the lowest mean rank is kept; if several have it, the first of them. A figure that is the same for all
+    candidates does not rank. Default: one figure of risk and one of utility. Each is the first that differs
+    between the candidates, in the order of `POST /v1/frontier`."""
     utility: str | SkipJsonSchema[None] = Field(default=None, examples=["correlations"])
-    """Figure of utility in place of the default ones, next to the default figure of risk: as in
-    `POST /v1/frontier`."""
+    """Figure of utility in place of the default, together with the default figure of risk; as in `POST
+    /v1/frontier`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,8 @@ def verdict(points: Sequence[Mapping[str, Any]], risk: Axis, utility: Axis) -> s
     if fewer:
         sentences.append(
             f"{len(fewer)} protect{'s' if len(fewer) == 1 else ''} fewer fields than others and "
-            f"{'is' if len(fewer) == 1 else 'are'} not called better; compare what protects the same fields."
+            f"{'is' if len(fewer) == 1 else 'are'} not called better; compare combinations that protect the "
+            "same fields."
         )
     return " ".join(sentences)
 

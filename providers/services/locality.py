@@ -102,12 +102,12 @@ class LocalityParams(Params):
     that a sum of coefficients times values is at most a number, and must hold on the source. [up to 100]"""
     selection: Literal["uniform", "nearest", "widest"] = "uniform"
     """Choice of the localities that are kept. `uniform`: a random sample. `nearest`: the localities with the
-    smallest reach, which is the distance between the outer two of the three values. `widest`: those with the
-    largest reach. Localities of equal reach are taken in ascending order of the middle value, then of the
-    least value."""
+    smallest reach, which is the distance between the outer two of the three values. `widest`: the localities
+    with the largest reach. Localities of equal reach are taken in ascending order of the middle value, then
+    of the least value."""
     ties: Literal["free", "one_sided", "equal"] = "free"
     """Treatment of three values at equal distances. `free`: no relation is kept. `one_sided`: the upper value
-    does not become the nearer one, as in the paper's algorithm. `equal`: the distances stay equal."""
+    does not become the nearer value, as in the paper's algorithm. `equal`: the distances stay equal."""
     duplicates: Literal["collapse", "spread"] = "collapse"
     """Treatment of equal values in a segment. `collapse`: they stay equal. `spread`: each is drawn
     separately, and every kept relation holds for all of them."""
@@ -286,7 +286,7 @@ def swap_out_of_core(
 PROVIDER = Provider(
     identifier="LOCALITY",
     title="Redrawing by localities",
-    summary="Redraws numeric values at random and keeps which of two values is nearer to a third.",
+    summary="Redraws numeric values at random, and keeps which of two values is nearer to a third value.",
     revision=3,
     draws_revision=1,
     params=LocalityParams,

@@ -51,8 +51,8 @@ HOUSEHOLD_GUARANTEE = (
 """Sentence for the pages of the services about whole households."""
 
 HOUSEHOLD_LIMIT = (
-    "With `household` or `unit_id`: those of a rare size have few partners or none, and anyone who knows a "
-    "household or unit by the values of all of its rows recognises them in their new place. With "
+    "With `household` or `unit_id`: households or units of a rare size have few partners or none, and anyone "
+    "who knows a household or unit by the values of all of its rows recognises them in their new place. With "
     "`unit_sizes` set to `any`, the number of rows with each value changes."
 )
 """Sentence for the pages of the services about what an exchange of households does not do."""

@@ -92,8 +92,8 @@ class RiskFigures:
     def add_events(self, events: Events) -> None:
         """Record an event for each field of a row that had to take part and could not."""
         message = (
-            "the risk of the row demands a swap, which is impossible: its group has no other row or too few, "
-            "or a null takes no part"
+            "the risk of the row requires a swap, which is impossible: its group has no other row or too "
+            "few, or a null takes no part"
         )
         for name, rows in self._unswapped.items():
             if len(rows):

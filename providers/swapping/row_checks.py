@@ -286,7 +286,7 @@ class Repair:
 
     def add_events(self, events: Events) -> None:
         """Record an event for each row and field whose exchange was undone."""
-        message = "the row keeps its own value, since no exchange that was tried keeps the checks"
+        message = "the row keeps its own value, because no tried exchange meets the checks"
         for move in self._moves:
             if move.restored.any():
                 for name in move.fields:

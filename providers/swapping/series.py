@@ -44,7 +44,8 @@ SERIES_GUARANTEE = (
 SERIES_LIMIT = (
     "With `series`: anyone who learns a unit's partner in one table knows it in all of them. A unit whose "
     "partner has left, or has another number of rows, is not swapped, and values whose receiver has left are "
-    "in no row. New units are exchanged with each other only: a wave with few of them hides them badly."
+    "in no row. New units are exchanged only with each other, so that a wave with few new units protects "
+    "them badly."
 )
 """Sentence for the pages of the services about what a series discloses."""
 

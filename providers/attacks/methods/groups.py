@@ -129,8 +129,8 @@ SERIES_JOINED = (
 """Assumption of attacks on a table of a series."""
 
 REPAIRED = (
-    "The repair of checks excluded exchanges that break one. The attack counts them as possible: an intruder "
-    "who knows the checks has fewer to try."
+    "The repair of checks excluded exchanges that break a check. The attack counts them as possible: "
+    "an intruder who knows the checks has fewer exchanges to try."
 )
 """Assumption of attacks on a run whose exchanges were repaired."""
 

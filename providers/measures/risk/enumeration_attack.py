@@ -131,7 +131,7 @@ def _find(comparison: Comparison) -> Finding:
 
 MEASURE = Measure(
     key="enumeration_attack",
-    title="What trying every transform recovers",
+    title="Values recovered by trying every transform",
     concerns="risk",
     goal="low",
     range="up to 1; 0 or less: nothing",

@@ -88,8 +88,8 @@ def _fill(filler: str, parser: CommandParser) -> None:
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit status.
 
-    Without ``arguments`` those of the process are parsed, and libraries that no command needs are left out
-    of it.
+    Without ``arguments``, the arguments of the process are parsed, and libraries that no command needs are
+    not imported.
     """
     if arguments is None:
         leave_out("pandas")
@@ -163,7 +163,7 @@ def _settings(on_tables: bool) -> "Settings | None":
 
 
 def _begin_workers() -> None:
-    """Let a process of their own import what workers need, while this one imports what the service needs."""
+    """Let another process import the modules of workers while this one imports those of the service."""
     from app.engine import fork_server
 
     fork_server.start()

@@ -246,9 +246,9 @@ class Settings(BaseSettings):
     """Memory in bytes that parsing one JSON body of over 1 MiB may take, in a process of its own. Default: 32
     times the maximum size of a body, at most an eighth of the machine's memory, at least 256 MiB."""
     request_memory_bytes: Annotated[int, Field(ge=1)] = Field(default_factory=_default_request_memory)
-    """Memory in bytes that the bodies of all requests in flight may take together, weighted by what parsing
-    makes of them. Further requests get a 503. One body of the maximum size always fits. Default: an eighth
-    of the machine's memory, at least 512 MiB."""
+    """Memory in bytes that the bodies of all requests in flight may take together, weighted by the growth in
+    parsing. Further requests get a 503. One body of the maximum size always fits. Default: an eighth of the
+    machine's memory, at least 512 MiB."""
     max_buffer_bytes: Annotated[int, Field(ge=1024)] = 16 * 2**30
     """Maximum size of an uploaded buffer in bytes, after undoing its content encoding."""
     max_table_bytes: Annotated[int, Field(ge=1024)] = 64 * 2**30

@@ -1,7 +1,7 @@
 """Budget of memory for the requests in flight.
 
-A request counts with what its body may take in memory, as its bytes arrive, until its response is complete. A
-request that does not fit is refused, before its body is read if it declares its length. No caller takes all
+A request counts with the memory that its body may take, as its bytes arrive, until its response is complete.
+A request that does not fit is refused, before its body is read if it declares its length. No caller takes all
 of the budget: bodies whose last bytes arrive slowly would keep all others out.
 """
 

@@ -69,7 +69,7 @@ _REFUSED = (
     StorageMismatch,
     StorageUnusable,
 )
-"""Errors whose message says what to do."""
+"""Errors with a message that names the remedy."""
 
 
 def administer(settings: Settings, given: argparse.Namespace) -> int:

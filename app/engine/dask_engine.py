@@ -398,8 +398,9 @@ class DaskEngine:
     async def _assigned(self, client: Client) -> dict[str, Collection[str]]:
         """Return the keys that the scheduler has given to each silent worker.
 
-        A worker can fall silent before it has answered a look at the task that it runs. The scheduler is
-        asked about all workers: it breaks the connection if one that is named has been removed meanwhile.
+        A worker can become silent before it has answered a query about its task. The query to the scheduler
+        names no worker, because the scheduler breaks the connection if a named worker has been removed
+        meanwhile.
         """
         if not self._silent:
             return {}

@@ -48,7 +48,8 @@ _PLACE = re.compile(r"at line ([0-9]+) column ([0-9]+)")
 _LONG_NUMBER = re.compile(
     rb"[0-9]{16}\.|[0-9]{15}\.[0-9]|[0-9]{14}\.[0-9]{2}|[0-9]{13}\.[0-9]{3}|[0-9]{12}\.[0-9]{4}"
 )
-"""Numbers that float64 may not hold: those of 16 digits without the fifth and later ones after the point."""
+"""Numbers that float64 may not hold: numbers of 16 digits, not counting the fifth and later digits after the
+point."""
 
 _LEAST_DIGITS, _MOST_DIGITS, _MOST_AFTER = 12, 16, 4
 """Digits before the point with which and up to which digits after it count, and most of these."""

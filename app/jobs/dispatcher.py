@@ -351,7 +351,7 @@ class Dispatcher:
     async def _claim_while_capacity(self) -> None:
         """Claim queued jobs and start plans and uploads while a worker is free, at every wake-up.
 
-        No job stays queued next to a free worker. The mark `_may_be_queued` is taken away only before a
+        No job stays queued while a worker is free. The mark `_may_be_queued` is taken away only before a
         claim reads the queue. Each way into the queue sets it after its commit, in the event loop: an
         acceptance, a job that returns, a takeover, and the end of a pause of claims. So a job that this
         claim does not see is marked while the claim runs, or after it. A claim that finds a job reports
@@ -534,9 +534,9 @@ class Dispatcher:
         return None
 
     def _built(self, job: Job) -> JobTask | None:
-        """Build the task of a claimed job; None: it cannot be started now, or has failed.
+        """Build the task of a claimed job; None: the job cannot be started now, or has failed.
 
-        It has failed if its tables or its seed do not open. If the storage does not work, or another replica
+        The job fails if its tables or its seed do not open. If the storage does not work, or another replica
         may have the master key, the job returns to the queue. If the database does not respond, the next
         takeovers find a claim that nobody tracks, and put the job back into the queue.
         """

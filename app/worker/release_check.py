@@ -130,10 +130,10 @@ def composed_epsilon(
 ) -> dict[str, Any]:
     """Add up the epsilons of all releases of a source with draws of their own, this one included.
 
-    The bytes do not matter: two independent runs that give the same ones reveal more than one of them, so
-    that both count. The same run again reveals nothing more. The sum holds for an exchange of the fields that
-    all releases swap: see `providers.swapping.composition`. Two runs that differ and have one seed are not
-    independent: then there is no sum.
+    The bytes do not matter: two independent runs that give the same bytes reveal more than one run, so that
+    both count. The same run again reveals nothing more. The sum holds for an exchange of the fields that all
+    releases swap: see `providers.swapping.composition`. Two different runs with one seed are not independent:
+    then there is no sum.
 
     Parameters
     ----------

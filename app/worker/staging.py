@@ -2,7 +2,7 @@
 
 The parent of the worker processes moves the files: the service itself, or the process of a Dask worker. A
 worker process sees sealed files of its machine only. It has neither network nor credentials, so it can reach
-no object, not even that of its own task.
+no object, not even the objects of its own task.
 
 A blob that a task reads is fetched into a folder of this parent process, under the lock of which no other
 process deletes it. The copy stays for a minute after its last use, and so does a blob that was written here:

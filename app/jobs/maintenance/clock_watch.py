@@ -13,7 +13,7 @@ _log = logging.getLogger("rowveil.jobs")
 
 
 def uptime() -> float:
-    """Return the seconds since the machine started; Linux counts those in which it was suspended."""
+    """Return the seconds since the machine started; Linux includes the time in which it was suspended."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 

@@ -1,4 +1,4 @@
-"""Delete what has expired, with an audit line for each deletion. Blocking: it runs in a thread.
+"""Delete expired rows and tables, with an audit line for each deletion. Blocking: it runs in a thread.
 
 Everything is deleted in batches, each in a transaction of its own: a service that was down for days finds
 tens of thousands of due rows, and one transaction over all of them needs more locks than the database has.

@@ -1,4 +1,4 @@
-"""Earlier releases that a new job's source is compared with, kept in memory between jobs.
+"""Earlier releases with which the source of a new job is compared, kept in memory between jobs.
 
 No release is missed: the database shows in each query what was added. A source that was
 released before under the same digest needs no comparison: its family alone is sent to the worker, with the

@@ -95,7 +95,7 @@ class View:
         return self.families.get(name)
 
     def add(self, rows: Sequence[Any], job: Job) -> None:
-        """Add entries that were committed since the last ones, oldest first, to all that was read."""
+        """Add entries that were committed since the last read, oldest first, to all known entries."""
         by_family: dict[str, list[Any]] = {}
         for row in rows:
             by_family.setdefault(row.family, []).append(row)

@@ -2,8 +2,8 @@
 
 The journal is in the shared folder itself, where workers may not write (`app.engine.sandbox`), and its
 content is sealed under the master key. Earlier versions wrote it as text into the folder of the blobs, where
-code in a worker can write any text. Such a journal is applied if every line of it is what a rotation writes:
-the id of a blob, and a header that opens under a master key as the header of this blob.
+code in a worker can write any text. Such a journal is applied if every line has the form that a rotation
+writes: the id of a blob, and a header that opens under a master key as the header of this blob.
 """
 
 from __future__ import annotations

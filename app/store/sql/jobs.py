@@ -179,7 +179,7 @@ def _move(names: frozenset[str], sources: frozenset[str], at_claim: bool) -> sa.
 
 
 def insert(session: Session, job: Job) -> None:
-    """Add the job. It is not loaded from the database: what it holds is what was stored."""
+    """Add the job. It is not loaded from the database, because it holds exactly the stored values."""
     for name, value in _DEFAULTS.items():
         if getattr(job, name) is None:
             setattr(job, name, value)
@@ -510,7 +510,7 @@ def delete_old(session: Session, before: datetime, most: int) -> tuple[list[str]
 
 
 def unnamed(session: Session, blobs: Collection[str | None]) -> list[str]:
-    """Return those of the blobs that no row names any more; delete their files after the commit.
+    """Return the blobs that no row names any more; delete their files after the commit.
 
     The transaction has removed a name of each blob. After this call it only writes idempotency keys and the
     audit log, and commits.

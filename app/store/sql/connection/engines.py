@@ -134,8 +134,8 @@ def engine_of(address: str, connections: int | None) -> sa.Engine:
 def _ping_idle_connections(engine: sa.Engine) -> None:
     """Test each connection that was not used for a second before it is used; replace all if it is broken.
 
-    One that was used just now is not tested, which saves a message to the server and its response. If the
-    server has gone since, the transaction fails, as it does where the server goes a moment later.
+    A connection that was used just now is not tested, which saves a message to the server and its response.
+    If the server has ended since, the transaction fails, as if the server ended a moment later.
     """
 
     def note(driver: Any, record: Any, *_: Any) -> None:

@@ -96,7 +96,7 @@ class ServerLooks(Fibers):
             self._wake()
 
     def _wake(self) -> None:
-        """Let the function that has waited longest go on."""
+        """Let the function that has waited longest continue."""
         if self._waiting:
             self._waiting.popleft().set_result(None)
 

@@ -32,8 +32,9 @@ KERNEL_CPU = kernel_cpu.current()
 def _name_kernel_cache() -> None:
     """Set NUMBA_CACHE_DIR, unless it is set, to a folder that only this user can write to.
 
-    Private, since numba runs what it finds there; a temporary one where the user has no home. Each baseline
-    has a folder of its own, so that kernels that were compiled in advance can be copied there file by file.
+    The folder is private, since numba runs the code that it finds there. If the user has no home, it is a
+    temporary folder. Each baseline has a folder of its own, so that kernels that were compiled in advance can
+    be copied there file by file.
     """
     settings = {"CACHE_LOCATOR_CLASSES": _LOCATORS}
     if not os.environ.get("NUMBA_CACHE_DIR"):

@@ -105,7 +105,7 @@ def _serve(pipe: Connection, package: str, work: Work) -> None:
 
 @dataclass(slots=True)
 class _Process:
-    """A process that compiles, and what it is at."""
+    """A process that compiles, and its present service."""
 
     process: multiprocessing.process.BaseProcess
     pipe: Connection
@@ -116,7 +116,7 @@ class _Process:
     """Kernels whose compilation has begun, each because of the one before, and when."""
 
     def give(self, service: str) -> None:
-        """Have it compile what a service needs."""
+        """Have the child process compile the kernels of a service."""
         self.service, self.given = service, time.monotonic()
         self.pipe.send(service)
 

@@ -455,12 +455,12 @@ class SwapParams(PairingParams):
 
     @property
     def moving_unit(self) -> str | None:
-        """The field that identifies what moves as one, of `household` or `unit_id`; None: rows move."""
+        """The field of the units that move as one, from `household` or `unit_id`; None: rows move."""
         return self.household if self.household is not None else self.unit_id
 
     @property
     def unit_noun(self) -> str:
-        """The word for what moves as one, in messages."""
+        """The word for the units that move as one, in messages."""
         return "unit" if self.unit_id is not None else "household"
 
     @property

@@ -69,8 +69,8 @@ _NO_DIFFERENCE = frozenset(
         "series",
     }
 )
-"""Parameters that are not tried: they decide what happens to rows that the method cannot take, how fast or by
-which algorithm the same is computed, whether the release has an epsilon, or which rows are at risk."""
+"""Parameters that are not tried. They decide on rows that the method cannot take, on the speed or the
+algorithm of the same computation, on whether the release has an epsilon, or on the rows at risk."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -316,7 +316,7 @@ def _add_relative_changes(figures: FieldFigures, source: Float64Array, destinati
 
 
 def _mean_change(figures: FieldFigures) -> float | None:
-    """Return the mean relative change; None without cells, or if one of them is beyond float64."""
+    """Return the mean relative change; None without cells, or if a change is beyond float64."""
     if not figures.cells or figures.cells_beyond:
         return None
     return float(figures.relative_change / figures.cells)

@@ -15,9 +15,9 @@ class Meaning:
     group: Group
     """Section of the report: risk, utility, or what happened to the values."""
     meaning: str
-    """Sentence that says what the value counts."""
+    """Meaning of the value, as a sentence."""
     remedy: str
-    """Sentence that says what to do if the value is bad."""
+    """Remedy if the value is bad, as a sentence."""
 
 
 _LARGER = "Make the groups larger ('k', 'block_size', 'min_group_size'), or change more fields."

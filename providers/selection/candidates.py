@@ -1,8 +1,9 @@
 """Best of several seeds.
 
-Candidate i is the run with `candidate_seed(master, i)`, whatever the number of candidates. All are measured
-on the same sample of rows and ranked by each figure; the one with the least mean rank is kept. It is run
-again at the end unless it was the last one, so that memory never holds more than one destination.
+Candidate i is the run with `candidate_seed(master, i)`, whatever the number of candidates. All candidates are
+measured on the same sample of rows and ranked by each figure; the candidate with the lowest mean rank is
+kept. It is run again at the end unless it was the last one, so that memory never holds more than one
+destination.
 """
 
 from __future__ import annotations
@@ -214,10 +215,10 @@ def _take_again(
     seed_bits: int,
     measures: MeasureOptions,
 ) -> Taken | None:
-    """Take the figures of the kept candidate that were taken on some rows again, on other random ones.
+    """Compute the sampled figures of the kept candidate again, on other random rows.
 
-    The best of several figures of a sample is better than that of all rows, since its error is part of the
-    choice. None if all figures that rank were taken on all rows.
+    The best of several figures of a sample is usually better than the figure of all rows, since its error is
+    part of the choice. None if all ranking figures were computed on all rows.
     """
     attacked = {name for name, tried in taken.attempts.items() if len(tried[0].terms) < table.num_rows}
     sampled = [one for one in ranked if one.name in attacked or one.measure.key in taken.samples]

@@ -1,8 +1,8 @@
 """CDSWAP: exchange the values of the swap fields between random pairs of rows of one equivalence class.
 
-A classifier assigns each row to an equivalence class by the values of the control fields. Within every
-class values are exchanged as in DSWAP: random pairs, and a cycle of three rows if their number is odd. A
-class of one row has no pair; `suppression` decides what becomes of its values.
+A classifier assigns each row to an equivalence class by the values of the control fields. Within every class
+values are exchanged as in DSWAP: random pairs, and a cycle of three rows if their number is odd. A class of
+one row has no pair; `suppression` decides about its values.
 
 With `mechanism` set to `permutation`, each row of a class is selected with probability `rate`, and the
 selected rows are permuted at random so that none keeps its place. The report then states an exact epsilon.

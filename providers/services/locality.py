@@ -205,7 +205,7 @@ def segmentation_of(params: LocalityParams, schema: pa.Schema, stream: Stream) -
 
 
 def anonymise(batch: Batch) -> None:
-    """Replace the values of a batch of segments, each by itself: the two phases of the paper.
+    """Replace the values of each segment of a batch separately: the two phases of the paper.
 
     D = (d_1, ..., d_n) are the sorted values of a segment, X = (x_1, ..., x_n) the variables that replace
     them, and Q is the set of relations that X keeps.

@@ -1,9 +1,9 @@
 """RSWAP: exchange the geography of whole households with similar ones elsewhere, the riskiest first.
 
-Households with a member whose combination of risk fields is rare in an area must be swapped out of that
-area; more households are then added, riskier ones more probably, until the swap rate is met. Each is swapped
-with a household of another area that agrees with it on a match profile. The members of both exchange the
-fields of the hierarchy and those carried along; nothing else moves.
+Households with a member whose combination of risk fields is rare in an area must be swapped out of that area;
+More households are then added until the swap rate is met, riskier households with a higher probability. Each
+is swapped with a household of another area that has equal values of a match profile. The members of both
+exchange the fields of the hierarchy and the fields carried along; nothing else moves.
 
 References
 ----------

@@ -2,8 +2,8 @@
 
 Households are numbered in the order of their ids, so that the same seed gives a household the same partner
 however the households are ordered in the table. Two households exchange values member by member, in a stated
-order of the members. The random draws, the selection by risk and the permutation mechanism are those of rows,
-with a household in the place of a row; the report counts rows, but for groups and risks.
+order of the members. The random draws, the selection by risk and the permutation mechanism work as for rows,
+with a household in place of a row. The report counts rows, except for groups and risks.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 If both rows of a group of two move, there is one possible exchange; if all rows of a group of three move,
 there are two. So anyone who knows the groups restores the values of a group of two exactly, and of a group of
-three with a chance of 1/2. At rates up to one half a row keeps its own value with probability at least 1/2,
-as it does in groups of any size. Therefore only higher rates count.
+three with a chance of 1/2. At rates up to one half, a row of a group of any size keeps its own value with
+probability at least 1/2. Therefore only higher rates count.
 """
 
 from collections.abc import Callable, Mapping, Sequence

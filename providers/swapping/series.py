@@ -1,4 +1,4 @@
-"""Swap of one table of a series, in all tables of which a unit keeps its partner.
+"""Swap of one table of a series. A unit keeps its partner in all tables of a series.
 
 Units are recognised by a keyed hash of their ids. A unit that has a partner from an earlier table gets that
 partner's values. The others, the arrivals, form a table of their own, which goes through the swap of whole

@@ -1,7 +1,7 @@
 """Groups within which a swap exchanged values, computed again from a release as an intruder would.
 
 Control fields stay with their rows, and a bin of MEWS or MEDS keeps its set of values. Hence the groups of
-the release are those of the source, but for ties.
+the release equal those of the source, except for ties.
 """
 
 from collections.abc import Sequence

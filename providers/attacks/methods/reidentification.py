@@ -1,9 +1,9 @@
-"""Re-identification of swapped rows: true values of some rows give away those of others.
+"""Re-identification of swapped rows: true values of some rows reveal true values of other rows.
 
-An intruder knows the true values of a share of the rows, such as those of their own household, customers or
-village, or knows of some pairs that they were exchanged. A known value is shown by another row of the group,
-which therefore shows a partner's value, and so on. For each other row the intruder guesses the value that
-most of the exchanges compatible with this knowledge give it.
+An intruder knows the true values of a share of the rows, such as the rows of a household, of customers or of
+a village, or knows that some pairs were exchanged. A known value is shown by another row of the group, which
+therefore shows a partner's value, and so on. For each other row the intruder guesses the value that it has in
+most of the exchanges compatible with this knowledge.
 """
 
 from collections.abc import Callable, Mapping
@@ -53,7 +53,7 @@ def guess_values(
     chances: MovingChances | None = None,
     value_of: ValueOf | None = None,
 ) -> Guesses:
-    """Guess the true values of rows from those of others.
+    """Guess the true values of rows from the true values of other rows.
 
     Parameters
     ----------
@@ -119,8 +119,8 @@ def guess_permuted_values(
 ) -> Guesses:
     """Guess the true values of rows that the permutation mechanism moved; arguments as for `guess_values`.
 
-    A row keeps its value with chance 1 - rate, and else has one of the other values of its group. Pairs are
-    not mutual, so a known value takes one copy of itself from those that the others can have, and no more.
+    A row keeps its value with chance 1 - rate, and otherwise has one of the other values of its group. Pairs
+    are not mutual, so a known value only removes one copy of itself from the values that other rows can have.
     """
     order = np.argsort(group, kind="stable")
     bounds = np.searchsorted(group[order], np.arange(group.max(initial=OUTSIDE) + 2))

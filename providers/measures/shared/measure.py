@@ -82,7 +82,7 @@ class Measure:
     extremes: Extremes | None = None
     """Criterion by which a report cautions that a few extreme values decide the measure; None: none do."""
     interval_of_draws: bool = False
-    """Whether the interval in its report is that of its random draws, and not that of the rows."""
+    """Whether the interval in its report covers its random draws, and not the choice of rows."""
     interval_of_samples: bool = False
     """Whether an interval of its draws is that of the rows, too, if they are a sample."""
 

@@ -450,7 +450,7 @@ def sort_spans(spans, counts, ends):
 def _resume(key, row, used, buffer):
     """Continue a stream of which `used` (int64) words were used before.
 
-    `key`, `row` and `buffer` are those of `donors.next_word`. The buffer is refilled if the stream continues
+    `key`, `row` and `buffer` are as for `donors.next_word`. The buffer is refilled if the stream continues
     within its 256 words.
     """
     buffer.used[0] = used

@@ -301,7 +301,7 @@ PROVIDER = Provider(
         "No value lies outside the domain given for its field. Nulls stay where they are.",
         "The new values of a segment are a random point of the polytope that its kept relations and bounds "
         "define. They depend on nothing else in the source as far as the walk has mixed; the report "
-        "estimates how far it has.",
+        "estimates this.",
     ),
     changes=(
         "Every value of the fields; no field keeps its set of values.",

@@ -321,7 +321,7 @@ PROVIDER = Provider(
     ),
     changes=(
         "The row of its bin that a combination of values belongs to.",
-        "Correlations of the swap fields with the remaining fields: they come nearer to those between bins.",
+        "Correlations of the swap fields with the remaining fields: they come nearer to those of the bins.",
         "Outliers most: their bin extends as far as it must to hold k rows.",
         "With `partitioned`, relations more than with `exact`, since no bin reaches into another part. At 16 "
         "parts and k 5, 20 or 50, `within_bin_variance` is 1.05 to 1.27 times that of `exact` on abalone "

@@ -357,7 +357,7 @@ PROVIDER = Provider(
     ),
     changes=(
         "The row of its bin that a combination of values belongs to.",
-        "Correlations of the swap fields with the remaining fields: they come nearer to those between bins.",
+        "Correlations of the swap fields with the remaining fields: they come nearer to those of the bins.",
         "A row that is alone in its bin: its values move as far as the nearest bin, or `singletons` decides.",
     ),
     limits=(

@@ -223,11 +223,11 @@ PROVIDER = Provider(
     swap=swap,
     guarantees=(
         "Households stay whole: their members move together, and each household is swapped at most once, "
-        "with one other.",
+        "with one other household.",
         "Every area keeps its number of households, at every level. Only the hierarchy and the fields "
         "carried along move.",
         "A household with a member whose risk fields occur fewer than k_anonymity times in an area is "
-        "swapped with one outside this area, or reported as unmatched.",
+        "swapped with a household outside this area, or reported as unmatched.",
         "Two swapped households agree on all fields of a match profile: tables of the first profile's fields "
         "by area stay exactly equal, except for swaps by a weaker profile.",
     ),

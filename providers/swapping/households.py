@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 HOUSEHOLD_GUARANTEE = (
     "With `household` or `unit_id`: the rows of a household or unit stay together. Whole households or units "
-    "of equal size are exchanged, row by row, so that all values of one are those of one other."
+    "of equal size are exchanged, row by row, so that all values of a household or unit come from one other."
 )
 """Sentence for the pages of the services about whole households."""
 

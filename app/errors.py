@@ -27,7 +27,7 @@ class AppError(Exception):
     title: ClassVar[str] = "Internal error"
 
     def __init__(self, message: str, pointer: str = "") -> None:
-        """``message``: what is wrong, where, and what to do; never a value of a row.
+        """``message``: the error, its place and the remedy; never a value of a row.
 
         ``pointer``: JSON pointer into the request body, empty if the error is not in the body.
         """

@@ -79,7 +79,7 @@ class ThreadsByPlace:
 
 @dataclass(frozen=True, slots=True)
 class ServiceThreads:
-    """Executors of one service, by what their calls may wait for."""
+    """Executors of one service, separate by the resource for which their calls may wait."""
 
     database: Executor
     """For calls that open no file, which go on while the storage does not respond."""

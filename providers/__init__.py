@@ -64,7 +64,7 @@ def _is_private_folder(folder: Path) -> bool:
 
 
 def _settle_threads() -> None:
-    """Set the number of numba's threads and how they wait, each unless the environment says so already.
+    """Set the number of numba's threads and how they wait, unless the environment sets it already.
 
     GNU OpenMP's threads spin at the end of a kernel, on a core that another process may need: where cores are
     shared, two threads wait for one another much longer than they compute (docs/benchmarks.md). Here they

@@ -140,7 +140,7 @@ class LinkedLibrary(JITCodeLibrary):  # type: ignore[misc]  # numba has no types
         return False
 
     def _compile(self) -> None:
-        """Link what the library's functions call, optimise it, and generate its machine code."""
+        """Link the functions that the library's functions call, optimise them, and generate machine code."""
         self._codegen._check_llvm_bugs()
         self._link(list(self._modules)[1:])  # after its own
         self._optimize_final_module()

@@ -208,7 +208,7 @@ def _start(context: multiprocessing.context.SpawnContext, package: str, work: Wo
 
 
 def _messages(team: list[_Process]) -> Iterator[Step | Done | None]:
-    """Yield what the processes send until none has a service; None where there was nothing for a while."""
+    """Yield the messages of the processes until none has a service; None after a while without a message."""
     while busy := [each for each in team if each.service]:
         ready = wait([each.pipe for each in busy], _LOOK_SECONDS)
         for each in busy:

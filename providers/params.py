@@ -268,7 +268,7 @@ class PairingParams(Params):
         return found
 
     def larger_groups(self) -> str:
-        """Return what to do where groups of two or three rows are too small, for an event or an error."""
+        """Return the remedy for groups of two or three rows, for an event or an error."""
         return "let four rows or more be exchanged with each other"
 
     @model_validator(mode="after")

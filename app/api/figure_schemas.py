@@ -299,7 +299,7 @@ class BrokenRows(ResponseModel):
 
 
 class CheckFigures(ResponseModel):
-    """Checks of rows, and what a repair did."""
+    """Checks of rows, and the effects of a repair."""
 
     by_check: dict[str, BrokenRows]
     """Expression -> rows that break it."""

@@ -36,7 +36,7 @@ class MeasureFigure(ResponseModel):
     sample: int | SkipJsonSchema[None] = None
     """Number of rows in the random sample; absent if all rows were measured."""
     caution: str | SkipJsonSchema[None] = None
-    """Present if a few extreme values of a field decide the figure: which field, and what to do."""
+    """Present if a few extreme values of a field decide the figure: names the field and the remedy."""
 
 
 class BeforeAndAfter(ResponseModel):

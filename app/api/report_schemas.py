@@ -216,9 +216,10 @@ class AttackedFields(ResponseModel):
     """Fields of the attacks behind `inference_risk` and `linkability_risk`."""
 
     known: list[str]
-    """Fields that the intruder knows: as given, or those that no combination moves."""
+    """Fields that the intruder knows: the given fields, or all fields that no combination moves."""
     sensitive: list[str]
-    """Fields that the intruder wants to learn: as given, or those that a combination moves, at most 5."""
+    """Fields that the intruder wants to learn: the given fields, or at most 5 fields that a combination
+    moves."""
 
 
 class FiguresInNewRuns(ResponseModel):
@@ -266,7 +267,7 @@ class FrontierDescription(ResponseModel):
     attacked: AttackedFields | SkipJsonSchema[None] = None
     """Known and sensitive fields of the attacks; absent if no figure is an attack."""
     verdict: str = ""
-    """Result of the comparison as text. If no point is best: the reason, and what to do."""
+    """Result of the comparison as text. If no point is best: the reason and the remedy."""
     figures: _RankedFigures
     """Figure -> its measure's title, goal, range, formula and source, the sample of rows if any, the fields
     over which it is a mean, and the causes of error that its intervals cover."""
@@ -424,7 +425,7 @@ class HeadlineFigure(ResponseModel):
 
 
 class Headline(ResponseModel):
-    """State of a release, and three sentences: on risk, on utility, and on what to do."""
+    """State of a release, and three sentences: on the risk, the utility and the next step."""
 
     state: Literal["low", "elevated", "high", "unknown"]
     """`unknown`: no figure of the report measures the risk against chance."""
@@ -454,7 +455,7 @@ class FieldGuarantee(ResponseModel):
 
 
 class GuaranteeDescription(ResponseModel):
-    """Guarantee of the permutation mechanism: exact epsilon, what it holds for, and its invariants."""
+    """Guarantee of the permutation mechanism: exact epsilon, its scope, and its invariants."""
 
     mechanism: Literal["permutation"]
     epsilon: float | SkipJsonSchema[None] = None
@@ -529,6 +530,6 @@ class Report(ResponseModel):
     verdict: AttackVerdict | SkipJsonSchema[None] = None
     """Verdict on the attacks."""
     advice: ParameterAdvice | SkipJsonSchema[None] = None
-    """Present if the request asked for `advice`."""
+    """Present if the request has `advice`."""
     pictures: Annotated[dict[str, JsonValue], SchemaOf(_FIGURES, "Pictures")] = Field(default={})
     """Counts and matrices to draw, without cell counts that would disclose. Only in the report `full`."""

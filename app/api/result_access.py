@@ -1,4 +1,4 @@
-"""Access to the results of a request: without the scope `read`, only to those of the caller's own tables."""
+"""Access to the results of a request: without the scope `read`, only of the caller's own tables."""
 
 from typing import Final
 

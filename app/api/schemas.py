@@ -349,7 +349,7 @@ class Service(ResponseModel):
     limits: list[str]
     """Threats that the service does not protect against."""
     repeated_releases: list[str]
-    """Attacks on several releases of one source with different seeds, and what they recover."""
+    """Attacks on several releases of one source with different seeds, and the share that they recover."""
     cost: str
     instead: list[str]
     """Situations in which another service is the better choice."""

@@ -1,4 +1,4 @@
-"""Command ``rowveil plan SOURCE SERVICE``: what a job would need, before anything is bought."""
+"""Command ``rowveil plan SOURCE SERVICE``: estimate the needs of a job before machines are bought."""
 
 import argparse
 from dataclasses import asdict

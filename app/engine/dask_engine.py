@@ -80,7 +80,7 @@ _RETRY_SECONDS = 2.0
 _PATIENCE_SECONDS = 60.0
 
 _LOOKS_LACKING = 3
-"""Consecutive looks at which no worker has the plugin, after which it is registered again."""
+"""Number of consecutive checks without the plugin on any worker after which it is registered again."""
 
 _CLOSED_ON_PURPOSE = ("scheduler-close", "scheduler-close-worker")
 """Reasons for which a scheduler that ends in order, or retires a worker, closes it."""
@@ -494,7 +494,7 @@ async def serve_cluster(cluster: Cluster, threads: int, kernels: KernelCompilati
     """Serve as a Dask worker for ``threads`` jobs at once, until cancelled or closed by the scheduler.
 
     If the scheduler is lost, the worker stops its child processes and waits for the next scheduler at the
-    same address. Meanwhile ``kernels`` compiles what this machine lacks.
+    same address. Meanwhile ``kernels`` compiles the kernels that this machine lacks.
 
     It runs without Dask's nanny, whose workers may not have child processes, and without the dashboard.
     """

@@ -119,7 +119,7 @@ class EmbeddedEngine:
         self._running: dict[str, Running] = {}
         self._busy: set[WorkerLink] = set()
         self._starting: set[WorkerLink] = set()
-        """Workers that get a new process, which has served nobody."""
+        """Workers that get a new process, which has not run a task of any owner."""
         self._background: set[asyncio.Task[None]] = set()
         self._closing = False
         self._since: dict[str, float] = {}

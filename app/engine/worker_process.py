@@ -77,7 +77,7 @@ class WorkerSetup:
 
     threads: int
     memory_bytes: int
-    """Memory budget of a task in bytes, in addition to what the idle worker uses."""
+    """Memory budget of a task in bytes, in addition to the memory of the idle worker."""
     preload: tuple[str, ...] = ()
     """Modules to import before the first task."""
     warm: str = ""

@@ -30,7 +30,7 @@ _COLON, _QUOTE, _SPACE, _POINT = b':" .'
 _ZERO = np.uint8(ord("0"))
 
 _SHORT = 1 << 12
-"""Bytes up to which the array functions take longer than those of `bytes`."""
+"""Number of bytes up to which the array functions take longer than methods of `bytes`."""
 
 _SPACED_COLON = re.compile(rb"[\x00-\x20]:")
 

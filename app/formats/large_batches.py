@@ -75,7 +75,7 @@ class _Body:
 
 
 class _Elsewhere(Exception):
-    """A buffer is not in the body as it is, or it is damaged."""
+    """A buffer is not uncompressed in the body, or it is damaged."""
 
 
 class StreamFile(BoundedFile):

@@ -33,7 +33,7 @@ from providers.tables.type_names import has_dictionary
 
 
 def released(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the batches without what no row shows."""
+    """Yield the batches without hidden data."""
     written = [WrittenDictionary() for _ in schema]
     for batch in batches:
         columns = [one.array(column) for one, column in zip(written, batch.columns, strict=True)]

@@ -297,7 +297,7 @@ class Acceptance:
         return job
 
     def _join(self, session: Transaction, job: Job, first: Job | None, other_digest: str | None) -> None:
-        """Check what was released of the source before, and add the job to its series."""
+        """Check the earlier releases of the source, and add the job to its series."""
         if first is None:
             check_released(session, self._settings, job, other_digest)
             join_series(session, self._stores.sealer, job)

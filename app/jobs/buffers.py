@@ -248,7 +248,7 @@ class Buffers:
         submission: SubmissionOptions,
         caller: Caller,
     ) -> Buffer:
-        """Return the buffer made under the key, if this upload equals the one that made it."""
+        """Return the buffer made under the key, if this upload equals the upload that made it."""
         size = 0
         async for chunk in hashed.chunks():
             size += len(chunk)

@@ -112,7 +112,7 @@ class Dispatcher:
         self._tracked: dict[str, asyncio.Task[None]] = {}
         """Claimed jobs and the tasks that track them."""
         self._starting: set[str] = set()
-        """Claimed jobs that nobody tracks yet: a task is being built, or an acceptance ends."""
+        """Claimed jobs that are not tracked yet: a task is being built, or an acceptance ends."""
         self._to_cancel: set[str] = set()
         self._overdue: set[str] = set()
         self._background: set[asyncio.Task[Any]] = set()
@@ -125,7 +125,7 @@ class Dispatcher:
         """New jobs that wait for a worker before they are accepted: see `_wait_for_worker`."""
 
     async def start(self) -> None:
-        """Start to claim queued jobs and to expire those that are past their deadline."""
+        """Start to claim queued jobs, and to expire jobs past their deadline."""
         self._engine.on_capacity = self._turns.on_wait = self._wake.set
         self._claiming = asyncio.create_task(self._claim_while_capacity())
         self._expiring = asyncio.create_task(self._expire_queued())
@@ -244,7 +244,7 @@ class Dispatcher:
         return job, (worker and worker.task) or self._built(job)
 
     async def _abandon(self, job_id: str, task: JobTask) -> None:
-        """Stop a job whose acceptance was not committed, and delete what it has written."""
+        """Stop a job whose acceptance was not committed, and delete its files."""
         await self._runs.cancel(job_id)
         self._starting.discard(job_id)
         if isinstance(task, SwapTask):

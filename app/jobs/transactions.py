@@ -79,7 +79,7 @@ class JobTransactions:
     ) -> Sequence[Job]:
         """Return up to ``limit`` visible jobs older than the job ``before``, newest first.
 
-        ``name`` and ``label`` are those of `jobs.newest`.
+        ``name`` and ``label`` are as in `jobs.newest`.
         """
         with self._stores.database.read() as session:
             return jobs.newest(session, state, service, limit, before, caller, name, label)
@@ -89,7 +89,7 @@ class JobTransactions:
     ) -> Sequence[Buffer]:
         """Return up to ``limit`` visible buffers older than the buffer ``before``, newest first.
 
-        ``name`` and ``label`` are those of `buffers.newest`.
+        ``name`` and ``label`` are as in `buffers.newest`.
         """
         with self._stores.database.read() as session:
             return buffers.newest(session, moment(session), limit, before, caller, name, label)

@@ -46,7 +46,7 @@ class AttackSection:
     headline: str
     reasons: Sequence[str]
     sentences: Sequence[str]
-    """Origin of the control, thresholds, and what was sampled."""
+    """Origin of the control, thresholds, and sizes of samples."""
     picture: Picture | None
     meanings: Sequence[tuple[str, str]]
     """Title of an attack, and what its success means, or a limit of the attack."""

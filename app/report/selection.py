@@ -260,7 +260,7 @@ def _outcome(point: Mapping[str, Any], discretion: Discretion) -> str:
 
 
 def candidates(given: Mapping[str, Any], discretion: Discretion) -> Choice | None:
-    """Describe the candidates and the one that was kept."""
+    """Describe the candidates and the kept candidate."""
     table = given.get("table") or []
     if not table:
         return None

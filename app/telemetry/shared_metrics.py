@@ -21,7 +21,7 @@ def text_of_all(folder: Path) -> bytes:
 
 
 def forget_process(pid: int) -> None:
-    """Remove the gauges of a process that has ended; what it has counted stays."""
+    """Remove the gauges of an ended process; its counters stay."""
     multiprocess.mark_process_dead(pid, str(metrics_folder()))  # type: ignore[no-untyped-call]
 
 

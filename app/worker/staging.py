@@ -159,7 +159,7 @@ class Staging:
         return staged
 
     def send(self, task: Any, outcome: Outcome, stopped: Callable[[], bool]) -> Outcome:
-        """Send what a staged task has written; return its outcome, or the Failure that it was not sent."""
+        """Send the files of a staged task; return its outcome, or the Failure of the transfer."""
         if isinstance(outcome, Failure):
             return outcome
         try:
@@ -285,7 +285,7 @@ class Staging:
                 self._copies.pop(key).delete()
 
     def _make_files(self, task: Any, stopped: Callable[[], bool]) -> None:
-        """Make what a task finds in the shared folder where there is one."""
+        """Make the files that a task finds in a shared folder."""
         job = task.job if isinstance(task, _STEPS) else task
         if hasattr(job, "progress_path"):
             make_progress_file(Path(job.progress_path))

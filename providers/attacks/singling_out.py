@@ -350,7 +350,7 @@ def isolated_in(counts: npt.NDArray[np.int64], rows: int, size: int) -> float:
 def _control(
     tables: AttackTables, predicates: Sequence[Predicate]
 ) -> tuple[Successes | None, dict[str, int]]:
-    """Success of the predicates on as many control rows as the source has, and what was counted."""
+    """Success of the predicates on as many control rows as the source has, and the counted matches."""
     if tables.control is None or not tables.control.num_rows:
         return None, {}
     cells, size = Cells.of(tables, "control"), Cells.of(tables, "source").persons

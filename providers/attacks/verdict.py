@@ -42,7 +42,7 @@ class AttackState:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """State of a release: that of its worst attack."""
+    """State of a release, which is the state of its worst attack."""
 
     state: State
     reasons: list[str]
@@ -129,7 +129,7 @@ def _is_unknown(result: AttackResult) -> bool:
 
 
 def _risk(result: AttackResult) -> tuple[Against, Risk]:
-    """Return what the success is compared with, and the risk with its interval."""
+    """Return the success used for comparison, and the risk with its interval."""
     attack = result.attack
     if result.risk is not None:
         return "control", result.risk
@@ -157,7 +157,7 @@ def _why(name: str, state: State, risk: Risk, bounds: Bounds) -> str:
 
 
 def _why_unknown(against: Against, risk: Risk) -> str:
-    """Say why the risk is not known, and what to do."""
+    """Return the reason why the risk is not known, and the remedy."""
     if against == "control":
         reason, more = "every attack on rows that were not in the source succeeds", "give more control rows"
     else:

@@ -235,11 +235,11 @@ class _Binned:
 
     exchanges: tuple[Exchange, ...]
     bins: tuple[Bins, ...]
-    """Bins of each exchange; those of the swap fields come first."""
+    """Bins of each exchange; the bins of the swap fields come first."""
 
 
 def _bin_all(table: pa.Table, params: BinParams, make_bins: MakeBins, progress: Progress) -> _Binned:
-    """Form the bins of the swap fields, and those of each remaining field that is swapped on its own."""
+    """Form the bins of the swap fields, and the bins of each remaining field that is swapped on its own."""
     others = other_fields(params, table.schema)
     exchanges: list[Exchange] = []
     all_bins: list[Bins] = []
@@ -279,7 +279,7 @@ def plan_in_bins(
 
 
 def bin_fields_read(params: BinParams, schema: pa.Schema) -> tuple[str, ...]:
-    """Return the fields that define bins or are swapped, and those that suppression and risk name."""
+    """Return the fields that define bins or are swapped, and the fields that suppression and risk name."""
     return fields_read(params, other_fields(params, schema))
 
 

@@ -496,7 +496,7 @@ def walk_polytope(
 ):  # fmt: skip
     """Take steps `first_step` to `last_step` of the walk of segment t, in `count` dimensions.
 
-    `polytope`, `basis`, `law`, `directions` and `known_rates` are those of `take_steps`. Of `segments`,
+    `polytope`, `basis`, `law`, `directions` and `known_rates` are as in `take_steps`. Of `segments`,
     `point`, `trace` and WORDS in `counts` are written.
     """
     its_variables = slice(segments.variable_starts[t], segments.variable_starts[t + 1])

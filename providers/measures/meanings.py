@@ -1,4 +1,4 @@
-"""Meaning of each measure in one line, and what to do if its value is bad, for readers of a report."""
+"""Meaning of each measure in one line, and the remedy for a bad value, for readers of a report."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ class Meaning:
     """Texts about a measure for readers of a report."""
 
     group: Group
-    """Section of the report: risk, utility, or what happened to the values."""
+    """Section of the report: risk, utility, or changes of the values."""
     meaning: str
     """Meaning of the value, as a sentence."""
     remedy: str

@@ -94,7 +94,7 @@ class SwapPlan:
     unmatched: BoolArray
     """Households that had to be swapped and found no donor."""
     quota: int
-    """Swaps that the rate asks for."""
+    """Number of swaps that the rate requires."""
     obliged: int
     """Swaps that obligations made."""
     added: int

@@ -253,7 +253,7 @@ class _Runs:
 def _ranking(
     figures: Sequence[Figure], runs: _Runs, measures: MeasureOptions, named: bool
 ) -> tuple[list[Figure], dict[str, str]]:
-    """Return the figures that rank, and figure -> reason for those that do not.
+    """Return the ranking figures, and for each other figure the reason why it does not rank.
 
     Raises ParameterError if a named figure is undefined for every candidate, or if all figures are.
     """

@@ -299,7 +299,7 @@ class Taken:
     """Full name of an attack -> the single attacks; on the same rows in all runs."""
 
     def over(self, fields: Iterable[str]) -> "Taken":
-        """Copy the figures; those that are means over fields become means over these fields alone."""
+        """Copy the figures; means over fields become means over only these fields."""
         wanted = set(fields)
         taken = replace(self, values=dict(self.values), undefined=dict(self.undefined))
         for name, numbers in self.by_field.items():

@@ -67,11 +67,11 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """State of a release, and the sentences that say why and what to do."""
+    """State of a release, and the sentences with its reason and the next step."""
 
     state: HeadlineState
     sentences: list[str]
-    """Three: on risk, on utility, and on what to do."""
+    """Three sentences: on the risk, the utility and the next step."""
     risk: float | None = None
     """Risk beyond chance that was compared with the thresholds; None if it is unknown."""
     decided_by: list[dict[str, Any]] = field(default_factory=list)
@@ -244,7 +244,7 @@ def _reversible(report: Mapping[str, Any]) -> Reading | None:
 
 
 def _moving_noun(report: Mapping[str, Any]) -> str:
-    """Return what a run exchanges: ``row``, ``household`` or ``unit``."""
+    """Return the unit that a run exchanges: ``row``, ``household`` or ``unit``."""
     provider = report.get("provider") or {}
     return next(
         (noun for noun in ("household", "unit") if isinstance(provider.get(f"{noun}s"), Mapping)), "row"

@@ -191,7 +191,7 @@ def unjudged_words(fields: Sequence[str], sentence: str) -> str:
 def utility_words(
     measures: Mapping[str, Any], pictures: Mapping[str, Any], rows: int, *, whole: bool = True
 ) -> str:
-    """Describe the change of the distributions and of the rank correlations, next to that of a random table.
+    """Describe the change of distributions and rank correlations, compared with a random table.
 
     Parameters
     ----------

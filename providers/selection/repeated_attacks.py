@@ -25,7 +25,7 @@ class Attempts:
 
 
 def terms_of_risk(attack: BoolArray, baseline: BoolArray) -> Float64Array:
-    """Return what each attacked row adds to the risk (a - b) / (1 - b), to first order; shape (rows,).
+    """Return each attacked row's contribution to the risk (a - b) / (1 - b), to first order; shape (rows,).
 
     Parameters
     ----------

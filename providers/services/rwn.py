@@ -1,4 +1,4 @@
-"""RWN: replace values by those of randomly drawn near neighbours.
+"""RWN: replace values by values of randomly drawn near neighbours.
 
 Randomization within neighbourhoods. The neighbourhood of a row contains its k nearest rows or all rows
 within the distance epsilon, whichever are more, but never the row itself. Each value of the perturbed
@@ -293,7 +293,7 @@ def _varies(column: pa.ChunkedArray) -> bool:
 def swap_out_of_core(
     source: Source, params: RwnParams, stream: Stream, progress: Progress, resources: Resources
 ) -> StreamedResult:
-    """Replace values by those of random neighbours, in a table larger than memory; equal to `swap`."""
+    """Replace values by values of random neighbours, in a table larger than memory; equal to `swap`."""
     return release_out_of_core(source, params, stream, progress, resources)
 
 

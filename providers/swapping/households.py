@@ -55,7 +55,7 @@ HOUSEHOLD_LIMIT = (
     "who knows a household or unit by the values of all of its rows recognises them in their new place. With "
     "`unit_sizes` set to `any`, the number of rows with each value changes."
 )
-"""Sentence for the pages of the services about what an exchange of households does not do."""
+"""Sentence for the pages of the services about the limits of an exchange of households."""
 
 _NULL_IN_UNIT = "the row keeps its own value, since a null of its {noun} takes no part"
 

@@ -40,7 +40,7 @@ RISK_LIMIT = (
     "the key fields knows which rows had to be swapped. Rare combinations stay as frequent as before where "
     "no key field is a swap field: they are less trustworthy, not less rare."
 )
-"""Sentence for the pages of the services about what selection by risk does not do."""
+"""Sentence for the pages of the services about the limits of the selection by risk."""
 
 
 class RiskFigures:

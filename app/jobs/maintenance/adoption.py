@@ -37,7 +37,7 @@ class Adoption:
     trashed: int
     """Moved to the trash, because no row names them."""
     waits: bool
-    """Whether those that no row names are too many for a sweep."""
+    """Whether the tables that no row names are too many for a sweep."""
 
     @property
     def kind(self) -> str:

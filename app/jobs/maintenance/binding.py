@@ -82,7 +82,7 @@ def reseal(
 ) -> Resealed:
     """Bind the values of a database that was restored from an older version. Raises StorageInUse.
 
-    Lines of its audit log without any HMAC get a checkpoint that vouches for them as they are.
+    Lines of its audit log without any HMAC get a checkpoint that covers their present state.
     The caller makes sure that no other process works on an embedded database.
     """
     place = place_of(settings)

@@ -1,4 +1,4 @@
-"""Watch over the clock by which rows expire: one that jumps ahead must not delete what has not expired."""
+"""Watch over the clock by which rows expire: a jump ahead must not delete rows that have not expired."""
 
 import logging
 import time
@@ -26,7 +26,7 @@ class ClockWatch:
         self._held_since: float | None = None
 
     def trusts(self, now: datetime, up: float) -> bool:
-        """Return whether what has expired at ``now`` may be deleted; ``up``: the uptime at that moment.
+        """Return whether rows that have expired at ``now`` may be deleted; ``up``: the uptime at that moment.
 
         A clock that has jumped ahead is trusted when it is back, after a day, and by another process.
         """

@@ -78,7 +78,7 @@ class Retention:
             "caller": self._callers,
         }
         self._done_at = dict.fromkeys(self._steps, time.monotonic())
-        """Moment of the monotonic clock up to which all that was due has been deleted, by kind."""
+        """Moment of the monotonic clock up to which all due rows have been deleted, by kind."""
         for kind in self._steps:
             metrics.purged.labels(kind)  # both counters are shown from 0
             metrics.purge_failures.labels(kind)

@@ -59,7 +59,7 @@ def _known(family: KnownFamily, job: Job) -> tuple[EarlierSources, dict[str, Any
 
 
 def _sent(families: Sequence[KnownFamily], job: Job, seen: str) -> EarlierSources:
-    """Return what the job's worker needs of the families, found in the state ``seen`` of the ledger."""
+    """Return the families' data for the job's worker, found in the state ``seen`` of the ledger."""
     if not families:
         return EarlierSources(seen=seen)
     other = other_form(form_of(job.source_digest))

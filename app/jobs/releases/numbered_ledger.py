@@ -13,7 +13,7 @@ from app.store.sql.db import Transaction
 from app.store.sql.models import Job
 
 _MOST_BEHIND = 1000
-"""Rows added since the ledger was read, from which on what was read is forgotten."""
+"""Number of rows added since the ledger was read, from which on the rows in memory are forgotten."""
 
 
 class _NumberedView(View):
@@ -67,7 +67,7 @@ class NumberedLedger:
     def _families(
         self, session: Transaction, job: Job, view: _NumberedView, names: Iterable[str], keep: bool
     ) -> list[KnownFamily]:
-        """Return the families by their ids; read those that are missing. ``keep``: in memory, too."""
+        """Return the families by their ids; read missing families. ``keep``: in memory, too."""
         found, unknown = [], {}
         for name in names:
             known = view.used(name)

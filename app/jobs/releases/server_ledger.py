@@ -27,7 +27,7 @@ class _ServerView(View):
         """Newest snapshot that entries were read in."""
 
     def can_follow(self, news: News) -> bool:
-        """Whether a query has read all that is new, from the server that the part was read from."""
+        """Whether a query has read all new entries, from the server from which the part was read."""
         return news.snapshot.server == self.snapshot.server and len(news.entries) <= MOST_NEWS
 
     def compared(self, names: Iterable[str], news: News, job: Job) -> dict[str, KnownFamily | None]:

@@ -170,7 +170,7 @@ class JobTables:
 
 
 def _is_anothers_buffer(blob: NamedBlob, caller: Caller) -> bool:
-    """Return whether the blob is that of a buffer which another owner uploaded."""
+    """Return whether the blob belongs to a buffer of another owner."""
     return blob.binding.kind == BUFFER and blob.binding.owner != caller.owner
 
 

@@ -189,7 +189,7 @@ class BucketBlobs(BlobStore):
     def sweep_others(
         self, running: Collection[str], ownerless: Callable[[str], bool], now: datetime | None
     ) -> None:
-        """Delete progress and spools of jobs that do not run, and abort uploads that nobody will end.
+        """Delete progress and spools of jobs that do not run, and abort uploads that will not be completed.
 
         Parameters
         ----------

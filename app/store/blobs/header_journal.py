@@ -53,7 +53,7 @@ Headers = list[tuple[str, bytes]]
 
 
 class HeaderJournal:
-    """The journal of one shared folder, and the one that an older version may have left."""
+    """The journal of one shared folder, and the journal that an older version may have left."""
 
     def __init__(self, blobs: Path, sealer: Sealer, is_header: Callable[[str, bytes], bool]) -> None:
         """Find both.
@@ -159,7 +159,7 @@ def _refused(path: Path, cause: str) -> JournalRefused:
 
 
 def write_header(folder: Path, names: Sequence[str], header: bytes) -> None:
-    """Write a header over that of a blob and flush it; nothing happens if the blob was deleted.
+    """Overwrite the header of a blob and flush it; nothing happens if the blob was deleted.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ _SHOWN = 8
 
 
 class StorageMismatch(Exception):
-    """The shared folder belongs to another database than that of the settings."""
+    """The shared folder belongs to another database than the database of the settings."""
 
 
 class StorageUnusable(Exception):

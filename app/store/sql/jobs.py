@@ -200,7 +200,7 @@ _LOOKED_AT = tuple(column.expression for column in sa.inspect(Job).column_attrs 
 
 
 class _Looks(NamedTuple):
-    """Query of a job's columns by callers who see all jobs, their own, and those of their project."""
+    """Queries of a job's columns for callers who see all jobs, their own, or also those of a project."""
 
     of_all: sa.Select[Any]
     own: sa.Select[Any]
@@ -490,7 +490,7 @@ LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 def release_old(session: Session, before: datetime, most: int, since: datetime = LONG_AGO) -> Released:
-    """Release the tables of up to ``most`` jobs that ended before a time, those that ended first.
+    """Release the tables of up to ``most`` jobs that ended before a time, the earliest first.
 
     ``since``: `Released.last` of a previous call, so that a call does not pass the jobs before it again.
     """

@@ -72,7 +72,7 @@ def weights(
 
 
 def choose_row(weight: Float64Array, chance: float) -> int:
-    """Return one of the rows of highest weight, the one that a uniform number in [0, 1) selects."""
+    """Return one of the rows of highest weight, selected by a uniform number in [0, 1)."""
     best = np.flatnonzero(weight >= weight.max() * _TIE)  # all rows, if every weight is 0
     return int(best[int(chance * len(best))])
 

@@ -79,7 +79,7 @@ def shown_cause(error: sa.exc.DBAPIError, url: sa.URL) -> str:
 
 
 def logged_cause(error: Exception, url: sa.URL) -> str:
-    """Return what the log may say of an error: why there is no connection, or else the kind of the error.
+    """Return the log's words for an error: the reason of a missing connection, or else the kind of the error.
 
     The server's answers to statements have an SQLSTATE, and may have values of rows, but not those about a
     right.

@@ -14,7 +14,7 @@ from app.loop_threads import LoopThreads
 from app.store.sql.connection.fibers import Fiber, Fibers
 
 _MOST = 4
-"""Connections that stay open, of those that the engine may have."""
+"""Number of connections that stay open, out of all connections that the engine may have."""
 
 
 class ServerLooks(Fibers):

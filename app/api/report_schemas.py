@@ -367,7 +367,7 @@ class ParameterTry(ResponseModel):
     """One set of parameters, and the risk of its release of a sample."""
 
     change: dict[str, JsonValue]
-    """Parameters that differ from those of the release."""
+    """Parameters that differ from the parameters of the release."""
     state: RiskState | SkipJsonSchema[None] = None
     """Absent if there is an error."""
     risk: float | SkipJsonSchema[None] = None

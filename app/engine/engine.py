@@ -131,8 +131,7 @@ class Engine(Protocol):
         """
 
     def running_since(self, task_id: str) -> float | None:
-        """Return the time at which the task started, by `time.monotonic`; None: it waits, or it is unknown
-        yet."""
+        """Return when the task started, by `time.monotonic`; None: it waits, or it is unknown yet."""
 
     async def cancel(self, task_id: str) -> None:
         """Stop the task, if necessary with its worker; its outcome is a Failure with code `CANCELLED`."""

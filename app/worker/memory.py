@@ -28,8 +28,7 @@ _USED = 0.8
 
 
 class TooLargeForMemory(Exception):
-    """The provider's fields exceed the memory budget, and it cannot run out of core, for the stated
-    reason."""
+    """The provider's fields exceed the memory budget; the reason says why it cannot run out of core."""
 
 
 def swapped(

@@ -78,7 +78,7 @@ class Try:
     """One set of parameters and its risk on the sample."""
 
     change: dict[str, Any]
-    """Parameters that differ from those of the release."""
+    """Parameters that differ from the parameters of the release."""
     state: State | None
     """State of its verdict; None if the service could not run."""
     risk: float | None

@@ -45,8 +45,7 @@ class Lease:
         self._process = process
 
     def acquire(self) -> None:
-        """Acquire a lease under a new replica id, and end the lease of the dead process that this one
-        replaces.
+        """Acquire a lease under a new replica id, and end that of the dead process that this one replaces.
 
         Raises ReplicasDiffer, Unavailable.
         """

@@ -156,7 +156,7 @@ class BucketBlobs(BlobStore):
             other.unlink(missing_ok=True)
 
     def delete_parts(self, blob_id: str, kept: Collection[str]) -> None:
-        """Delete the parts of a blob apart from those of some tokens. Raises OSError."""
+        """Delete the parts of a blob except the parts of some tokens. Raises OSError."""
         keys = [found.key for found in self.bucket.objects(f"{PARTS}/{blob_id}")]
         self.bucket.delete([key for key in keys if key.rpartition("/")[2] not in kept])
 

@@ -30,7 +30,7 @@ _COMMANDS = (
     ("serve", "run the service; its settings are ROWVEIL_... variables (docs/settings.md)", ""),
     ("worker", "run jobs for a service with ROWVEIL_ENGINE=dask, as a Dask worker", ""),
     ("migrate", "migrate the database to the newest schema, or back", "app.cli.admin_arguments:add_migrate"),
-    ("run", "run a service on a table of this machine", "app.cli.commands:add_run"),
+    ("run", "run a service on a local table", "app.cli.commands:add_run"),
     ("measures", "measure a table against its source", "app.cli.commands:add_measures"),
     ("frontier", "compare services and parameters by risk and utility", "app.cli.commands:add_frontier"),
     ("attack", "attack a release, and judge the risk", "app.cli.commands:add_attack"),
@@ -38,7 +38,7 @@ _COMMANDS = (
     ("verify", "verify a manifest's signature and its tables", "app.cli.commands:add_verify"),
     ("keys", "make, list and revoke API keys", "app.cli.admin_arguments:add_keys"),
     ("rotate-keys", "encrypt everything again under the first master key", ""),
-    ("reseal", "seal the values of a database restored from an older version to their rows", ""),
+    ("reseal", "seal the values of a restored older database to their rows", ""),
     (
         "restore-database",
         "replace the embedded database by a backup, with the service stopped",
@@ -49,10 +49,10 @@ _COMMANDS = (
         "bind the shared folder to the database, for example after a restore",
         "app.cli.admin_arguments:add_adopt_storage",
     ),
-    ("audit", "verify the log of who did what", "app.cli.admin_arguments:add_audit"),
+    ("audit", "verify the audit log", "app.cli.admin_arguments:add_audit"),
     (
         "ledger",
-        "list who released which source, with the measured risk",
+        "list the releases of the disclosure ledger, with their measured risk",
         "app.cli.admin_arguments:add_ledger",
     ),
 )
@@ -88,8 +88,8 @@ def _fill(filler: str, parser: CommandParser) -> None:
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit status.
 
-    Without ``arguments`` those of the process are parsed, and libraries that no command needs are left out
-    of it.
+    Without ``arguments``, the arguments of the process are parsed, and libraries that no command needs are
+    not imported.
     """
     if arguments is None:
         leave_out("pandas")
@@ -163,7 +163,7 @@ def _settings(on_tables: bool) -> "Settings | None":
 
 
 def _begin_workers() -> None:
-    """Let a process of their own import what workers need, while this one imports what the service needs."""
+    """Let another process import the modules of workers while this one imports those of the service."""
     from app.engine import fork_server
 
     fork_server.start()

@@ -27,7 +27,7 @@ class AppError(Exception):
     title: ClassVar[str] = "Internal error"
 
     def __init__(self, message: str, pointer: str = "") -> None:
-        """``message``: what is wrong, where, and what to do; never a value of a row.
+        """``message``: the error, its place and the remedy; never a value of a row.
 
         ``pointer``: JSON pointer into the request body, empty if the error is not in the body.
         """
@@ -213,7 +213,7 @@ class InvalidParameter(InvalidRequest):
 class InvalidFields(InvalidParameter):
     """The source table cannot be used as it is.
 
-    Error of the parameter `fields` of an upload; the code is that of `SourceError`.
+    Error of the parameter `fields` of an upload, with the code of `SourceError`.
     """
 
     code = SourceError.code
@@ -239,7 +239,7 @@ def _kinds(kind: E) -> Iterator[E]:
 
 
 def invalid_request_problem(message: str, pointer: str, code: str) -> dict[str, Any]:
-    """Return the problem document of an invalid request whose code says more, such as ``invalid_source``.
+    """Return the problem document of an invalid request with a specific code, such as ``invalid_source``.
 
     A type of problem has one title (RFC 9457, section 3.1.3), also where a class of another status has it.
     """

@@ -1,7 +1,7 @@
-"""Threads for calls that open files of the shared folder, apart from those of every other call.
+"""Threads for calls that open files of the shared folder, separate from the threads of all other calls.
 
-A folder or share that does not respond holds the thread that reads it until it responds again. It holds these
-threads only, so that calls which need no file go on, and further ones that need a file are refused.
+A folder or share that does not respond holds the thread that reads it until it responds again. It holds only
+these threads: calls that need no file continue, and further calls that need a file are refused.
 """
 
 import asyncio
@@ -79,7 +79,7 @@ class ThreadsByPlace:
 
 @dataclass(frozen=True, slots=True)
 class ServiceThreads:
-    """Executors of one service, by what their calls may wait for."""
+    """Executors of one service, separate by the resource for which their calls may wait."""
 
     database: Executor
     """For calls that open no file, which go on while the storage does not respond."""

@@ -105,8 +105,8 @@ def _allowed(entry: str) -> AllowedPrefix:
     project, equals, prefix = entry.partition("=")
     if not equals or not _PROJECT.fullmatch(project):
         raise ReferenceRefused(
-            "a prefix follows the project that may use it, as in census=s3://bucket/folder; *=s3://bucket is "
-            "for every caller"
+            "write a prefix after the project that may use it, as in census=s3://bucket/folder; "
+            "*=s3://bucket is for every caller"
         )
     return AllowedPrefix(project, parse_prefix(prefix))
 

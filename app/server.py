@@ -221,7 +221,7 @@ def _locked_home(settings: Settings) -> Iterator[None]:
 
 
 def _supervisor(settings: Settings, listeners: Sequence[socket.socket]) -> Supervisor:
-    """Return the parent of the API processes, in a process that has imported what they need."""
+    """Return the parent of the API processes, in a process that has imported their modules."""
 
     def prepare() -> None:
         if settings.engine == "local":

@@ -120,8 +120,8 @@ class Settings(BaseSettings):
     lease_seconds: Annotated[Seconds, Field(ge=1)] = 20.0
     """Seconds without a heartbeat after which a replica's lease expires and its jobs are taken over."""
     engine: str = "local"
-    """Engine that runs the jobs: `local`, worker processes on this machine; `dask`, child processes of the
-    workers of a Dask cluster."""
+    """Engine that runs the jobs: `local` uses worker processes on this machine; `dask` uses child processes
+    of the workers of a Dask cluster."""
     scheduler_address: str = ""
     """For engine `dask`: the scheduler's address, such as `tls://scheduler.example:8786`."""
     scheduler_insecure: bool = False
@@ -163,8 +163,8 @@ class Settings(BaseSettings):
     all usual processors of its architecture have; or the name of a baseline, such as `x86-64-v3`. A machine
     without the baseline compiles for itself."""
     confine_workers: bool = True
-    """Whether workers on Linux give up files, network and other programs before their first task, as far as
-    the system offers it (Landlock, seccomp)."""
+    """Whether workers on Linux give up access to files, network and other programs before their first task,
+    as far as the system supports it (Landlock, seccomp)."""
     separate_owners: bool = False
     """Whether a worker process runs tasks of one owner only: of one API key's name, or of one subject of
     tokens. A free worker that has run tasks of another owner gets a new process first, and loads its kernels
@@ -188,8 +188,9 @@ class Settings(BaseSettings):
     port: Annotated[int, Field(ge=0, le=65535)] = 8080
     """The port to listen on; 0 takes a free one."""
     api_processes: Annotated[int, Field(ge=1, le=64)] = 1
-    """Number of processes that answer requests on the port, for more calls a second than one core answers.
-    They share the workers: each starts its part of them, at least one. More than 1 needs Linux."""
+    """Number of processes that answer requests on the port, if one core does not answer enough calls a
+    second. They share the workers: each process starts its part of them, at least one. More than 1 needs
+    Linux."""
     mode: str = "local"
     """`production` refuses to start with settings that are only acceptable on a single user's machine:
     keys created at the first start or readable by others, authentication off, plain http to an issuer or a
@@ -207,8 +208,8 @@ class Settings(BaseSettings):
     """Accepted signature algorithms of tokens, separated by commas. Shared secrets (HS256) and `none` are
     never accepted."""
     oidc_typed_tokens: bool = False
-    """Accept only tokens whose header has the type `at+jwt` (RFC 9068). By default a token without it is
-    accepted unless its claims are those of an ID token."""
+    """Accept only tokens whose header has the type `at+jwt` (RFC 9068). By default a token without this type
+    is accepted, unless its claims are those of an ID token."""
     oidc_scope_claim: str = "scope"
     """The claim with the scopes: a list, or words separated by spaces."""
     oidc_scope_prefix: str = "rowveil:"
@@ -225,7 +226,7 @@ class Settings(BaseSettings):
     request_patience: Annotated[Seconds, Field(gt=0)] = 20.0
     """Seconds within which a request head must arrive, and for which a request body may pause."""
     least_body_rate: Annotated[int, Field(ge=0)] = 1024
-    """Bytes per second that a request body must bring on average, after that patience."""
+    """Minimum average bytes per second of a request body, after `ROWVEIL_REQUEST_PATIENCE` seconds."""
     keep_alive_seconds: Annotated[int, Field(ge=1), AfterValidator(at_most_a_century)] = 15
     """Seconds for which a connection may stay open after a response without another request. A proxy in
     front must keep its connections for less."""
@@ -236,26 +237,27 @@ class Settings(BaseSettings):
     response_patience: Annotated[Seconds, Field(gt=0)] = 30.0
     """Seconds for which a client may read nothing of a response; then the connection is reset."""
     least_response_rate: Annotated[int, Field(ge=0)] = 1024
-    """Bytes per second that a client must read of a response on average, after that patience; 0: no limit."""
+    """Minimum average bytes per second that a client must read of a response, after
+    `ROWVEIL_RESPONSE_PATIENCE` seconds; 0: no limit."""
     max_connections: Annotated[int, Field(ge=1)] = 512
-    """Maximum number of connections. Requests on further ones are rejected with 503, except health checks;
-    from 32 more on, connections are reset."""
+    """Maximum number of connections. Requests on up to 32 further connections are rejected with 503, except
+    health checks; more connections are reset."""
     max_body_bytes: Annotated[int, Field(ge=1024)] = 64 * 2**20
     """Maximum size of a JSON request body, in bytes."""
     body_memory_bytes: Annotated[int, Field(ge=64 * 2**20)] = Field(default_factory=_default_body_memory)
     """Memory in bytes that parsing one JSON body of over 1 MiB may take, in a process of its own. Default: 32
     times the maximum size of a body, at most an eighth of the machine's memory, at least 256 MiB."""
     request_memory_bytes: Annotated[int, Field(ge=1)] = Field(default_factory=_default_request_memory)
-    """Memory in bytes that the bodies of all requests in flight may take together, weighted by what parsing
-    makes of them. Further requests get a 503. One body of the maximum size always fits. Default: an eighth
-    of the machine's memory, at least 512 MiB."""
+    """Memory in bytes that the bodies of all requests in flight may take together, weighted by the growth in
+    parsing. Further requests get a 503. One body of the maximum size always fits. Default: an eighth of the
+    machine's memory, at least 512 MiB."""
     max_buffer_bytes: Annotated[int, Field(ge=1024)] = 16 * 2**30
     """Maximum size of an uploaded buffer in bytes, after undoing its content encoding."""
     max_table_bytes: Annotated[int, Field(ge=1024)] = 64 * 2**30
     """Maximum size of a stored table in bytes, after decoding an upload."""
     max_wait_seconds: Annotated[Seconds, Field(ge=0)] = 60.0
-    """Maximum number of seconds that a request waits for a job, or for a plan, a preview, a profile or a
-    comparison of rows, which is stopped then."""
+    """Maximum number of seconds that a request waits for a job. A plan, a preview, a profile or a comparison
+    of rows that takes longer is stopped."""
     default_wait_seconds: Annotated[Seconds, Field(ge=0)] = 10.0
     """Number of seconds that a request waits for its job if it has no `Prefer: wait`."""
     source_prefixes: str = ""
@@ -266,7 +268,7 @@ class Settings(BaseSettings):
     """Allowed prefixes of a `destination` by reference, in the same form. Default: none."""
     overwrite_prefixes: str = ""
     """Allowed prefixes of a `destination` that may replace an existing file or object, in the same form.
-    Default: none; a destination is written only if there is nothing."""
+    Default: none; a destination is written only if nothing exists there."""
     buffer_ttl: Annotated[Seconds, Field(gt=0)] = 24 * 3600.0
     """Seconds after which an uploaded buffer is deleted."""
     result_retention: Annotated[Seconds, Field(gt=0)] = 7 * 24 * 3600.0
@@ -286,9 +288,9 @@ class Settings(BaseSettings):
     caller_jobs: Annotated[int, Field(ge=1)] = 1000
     """Maximum number of queued and running jobs, plans and uploads of one caller."""
     caller_rows: Annotated[int, Field(ge=1)] = 10**10
-    """Maximum number of source rows of those jobs, together."""
+    """Maximum number of source rows of these jobs, together."""
     caller_bytes: Annotated[int, Field(ge=1)] = 2**40
-    """Maximum number of bytes of the tables given to those jobs, together."""
+    """Maximum number of bytes of the input tables of these jobs, together."""
     caller_buffer_bytes: Annotated[int, Field(ge=1)] = 2**40
     """Maximum number of bytes of the buffers that one caller may store."""
     caller_request_rate: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 100.0
@@ -296,8 +298,9 @@ class Settings(BaseSettings):
     caller_request_burst: Annotated[int, Field(ge=1)] = 1000
     """Requests that one caller may send at once after a pause."""
     caller_open_requests: Annotated[int, Field(ge=1)] = Field(default_factory=_default_open_requests)
-    """Maximum number of requests of one caller that are being answered at the same time; a wait and an event
-    stream count as long as they last. Default: half of the maximum number of connections."""
+    """Maximum number of requests of one caller that are answered at the same time. A request that waits
+    for its job or follows events counts as long as it lasts. Default: half of the maximum number of
+    connections."""
     attack_thresholds: dict[str, Thresholds] = {}
     """Risks above which a report's headline and the verdict on attacks are `elevated` and `high`, by
     project, as JSON such as `{"*": {"elevated": 0.05, "high": 0.09}}`; `*` is every other project.
@@ -330,7 +333,7 @@ class Settings(BaseSettings):
     """Minimum level of log lines; requests are logged at `info`. Default: `info` with `json`, else
     `warning`."""
     shutdown_grace: Annotated[Seconds, Field(ge=0)] = 10.0
-    """Seconds that running jobs have at shutdown; then they return to the queue."""
+    """Seconds that running jobs may continue after a shutdown begins; then they return to the queue."""
     key: SecretStr | None = None
     """Master keys, each 32 bytes in base64 or hex, separated by commas: the first one seals, all of them
     open. Default: the keys in the key file."""

@@ -39,14 +39,14 @@ MOVED = ("swap_fields", "perturb_fields", "fields", "hierarchy")
 
 PURPOSE = {
     "DSWAP": "income and savings move together between any two people",
-    "CDSWAP": "income and savings move, each on its own, only within a town",
+    "CDSWAP": "income and savings move independently of each other, only within a town",
     "DDSWAP": "income moves only between ten people of nearly the same age",
     "MEWS": "income and savings move together between people of the same cell of a grid over both",
     "MEDS": "income and savings move together between the twenty people nearest on both",
     "RWN": "income and savings come from one of the five people nearest in age, education and hours",
     "PABIDOT": "age and hours are reflected, translated, rotated and expanded; then the rows are "
     "shuffled,\n   so that the rows shown next to each other are of two different people",
-    "LOCALITY": "ages are redrawn at random in segments of twenty, a tenth of their relations being kept",
+    "LOCALITY": "ages are redrawn at random in segments of twenty, and a tenth of their relations is kept",
     "RSWAP": "people whose age is rare in their town exchange towns with people of the same "
     "education,\n   and so do others, until it is a tenth of all",
 }
@@ -68,7 +68,7 @@ FRONTIER: Sequence[Mapping[str, Any]] = (
     },
 )
 SAMPLE = 1000
-"""Rows on which the demo computes expensive figures."""
+"""Number of rows on which the demo computes expensive figures."""
 OWN_FIGURES = {
     "MEWS": ("partition_degree", "minimal_depth", "singletons"),
     "MEDS": ("partition_degree", "minimal_depth"),
@@ -216,7 +216,7 @@ def main() -> int:
     print(f"{len(rows)} people, {len(TYPES)} fields; {SINGLETON_TOWN} has one of them.")
     print("Starting the service on SQLite and local worker processes ...")
     key = own_key(HOME)
-    print(f"Callers show a key; this one is of this machine's own user, for this demo alone:\n   {key}")
+    print(f"Callers need a key; this key is for the user of this machine, and only for this demo:\n   {key}")
     headers = {"authorization": f"Bearer {key}"}
     with (
         running_service(HOME, auth="on", max_wait_seconds=str(PATIENCE)) as address,

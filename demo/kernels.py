@@ -47,7 +47,7 @@ def _show(address: httpx.URL, ended: threading.Event) -> None:
 
 
 def _kernels(client: httpx.Client) -> dict[str, Any] | None:
-    """Return what the service is compiling; None if nothing, or if it does not answer."""
+    """Return the kernels that the service is compiling; None if there are none, or if it does not answer."""
     try:
         kernels: dict[str, Any] | None = client.get("/readyz").json().get("kernels")
     except (httpx.HTTPError, ValueError):

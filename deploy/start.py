@@ -3,7 +3,7 @@
 The image is read-only and belongs to root, while numba writes to its kernel cache and executes its content.
 The kernels compiled with the image are therefore copied once into the private folder of the service's user.
 They run on every processor that has the instructions of the image's baseline (`providers.kernel_cpu`).
-Another processor compiles its own into a folder next to them.
+Another processor compiles its own kernels into a folder next to them.
 """
 
 import os

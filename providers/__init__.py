@@ -32,8 +32,9 @@ KERNEL_CPU = kernel_cpu.current()
 def _name_kernel_cache() -> None:
     """Set NUMBA_CACHE_DIR, unless it is set, to a folder that only this user can write to.
 
-    Private, since numba runs what it finds there; a temporary one where the user has no home. Each baseline
-    has a folder of its own, so that kernels that were compiled in advance can be copied there file by file.
+    The folder is private, since numba runs the code that it finds there. If the user has no home, it is a
+    temporary folder. Each baseline has a folder of its own, so that kernels that were compiled in advance can
+    be copied there file by file.
     """
     settings = {"CACHE_LOCATOR_CLASSES": _LOCATORS}
     if not os.environ.get("NUMBA_CACHE_DIR"):
@@ -63,7 +64,7 @@ def _is_private_folder(folder: Path) -> bool:
 
 
 def _settle_threads() -> None:
-    """Set the number of numba's threads and how they wait, each unless the environment says so already.
+    """Set the number of numba's threads and how they wait, unless the environment sets it already.
 
     GNU OpenMP's threads spin at the end of a kernel, on a core that another process may need: where cores are
     shared, two threads wait for one another much longer than they compute (docs/benchmarks.md). Here they

@@ -100,7 +100,7 @@ def _mark(name: str) -> Path:
 
 @functools.cache
 def key() -> str:
-    """Return a hash of all that a kernel's validity depends on."""
+    """Return a hash of all inputs on which a kernel's validity depends."""
     parts = [state_of_texts(_PACKAGE), version("numba"), version("llvmlite"), sys.implementation.cache_tag]
     parts += [current().name, *(_processor() if current().name == NATIVE else ())]
     return hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()

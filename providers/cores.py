@@ -31,8 +31,8 @@ def available_cores(process: Path = _PROCESS) -> int:
 def cpu_quota(process: Path = _PROCESS) -> float | None:
     """Cores' worth of time that the process's control groups allow it; None where they set no limit.
 
-    The least of all groups that the process is in, from its own up to the root of what is mounted, in version
-    2 (``cpu.max``) and version 1 (``cpu.cfs_quota_us`` and ``cpu.cfs_period_us``).
+    The minimum over all groups that the process is in, from its own group up to the root of the mounted tree,
+    in version 2 (``cpu.max``) and version 1 (``cpu.cfs_quota_us`` and ``cpu.cfs_period_us``).
     """
     try:
         paths = _group_paths((process / "cgroup").read_text())

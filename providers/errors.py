@@ -15,7 +15,7 @@ _MOST_COMPARED = 1 << 18
 
 
 class ProviderError(Exception):
-    """The provider cannot do what was asked; the message says what would be right."""
+    """The provider cannot do what was requested; the message states what would be valid."""
 
     code = "provider_error"
 

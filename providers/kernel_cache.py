@@ -294,7 +294,7 @@ def _read(statement: ast.stmt, found: _Statements) -> set[str]:
 
 
 def _without_texts(body: list[ast.stmt]) -> list[ast.stmt]:
-    """Return the statements except those that are nothing but a text: docstrings."""
+    """Return the statements without docstrings."""
     return [
         each
         for each in body

@@ -38,7 +38,7 @@ class Shown(Protocol):
     """A way to show progress."""
 
     def update(self, compiled: int, running: list[tuple[str, float]]) -> None:
-        """Show how many kernels are compiled, and what the processes are at for how many seconds."""
+        """Show how many kernels are compiled, and the present kernel of each process with its seconds."""
 
     def finish_service(self, service: str, seconds: float) -> None:
         """Show that a service's kernels are there."""
@@ -59,7 +59,7 @@ class Bar:
         )
 
     def update(self, compiled: int, running: list[tuple[str, float]]) -> None:
-        """Draw the bar, with what has taken longest first."""
+        """Draw the bar, with the longest running kernels first."""
         self._bar.n = compiled
         longest = sorted(running, key=lambda kernel: -kernel[1])
         self._bar.set_postfix_str(", ".join(f"{name} {seconds:.0f} s" for name, seconds in longest))

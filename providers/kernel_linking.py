@@ -1,10 +1,10 @@
 """Code libraries of kernels that become machine code once.
 
-numba has a code library for each compiled function. It optimises the library and generates its machine code,
-and then links it into the library of every caller, where both are done again. Here a library keeps the
-modules of all that it calls, until something asks for the address of a function in it. Only functions that
-Python calls have addresses that are asked for. Their modules are linked, and LLVM sees each of them together
-with all that it calls, once (decisions 0025 and 0045).
+numba has a code library for each compiled function. It optimises the library, generates its machine code, and
+then links it into the library of every caller, where it optimises and generates the code again. Here a
+library keeps the modules of all functions that it calls, until the address of one of its functions is
+requested. Only the addresses of functions that Python calls are requested. Their modules are linked, and LLVM
+sees each of them together with all that it calls, once (decisions 0025 and 0045).
 
 `providers.kernel_cache` installs this before the first kernel is compiled or loaded.
 """
@@ -53,7 +53,8 @@ class LinkedLibrary(JITCodeLibrary):  # type: ignore[misc]  # numba has no types
         self._mentions_addresses = False
         """Whether the module has addresses of this process, even such as it only loads."""
         self._modules: dict[bytes, None] = {}
-        """Compressed bitcode of the library's own module, for callers, and of those of all that it calls."""
+        """Compressed bitcode of the library's own module, for callers, and of the modules of all functions
+        that it calls."""
 
     def add_ir_module(self, ir_module: Any) -> None:
         """Add a module's functions to the library."""
@@ -139,7 +140,7 @@ class LinkedLibrary(JITCodeLibrary):  # type: ignore[misc]  # numba has no types
         return False
 
     def _compile(self) -> None:
-        """Link what the library's functions call, optimise it, and generate its machine code."""
+        """Link the functions that the library's functions call, optimise them, and generate machine code."""
         self._codegen._check_llvm_bugs()
         self._link(list(self._modules)[1:])  # after its own
         self._optimize_final_module()

@@ -105,7 +105,7 @@ def _serve(pipe: Connection, package: str, work: Work) -> None:
 
 @dataclass(slots=True)
 class _Process:
-    """A process that compiles, and what it is at."""
+    """A process that compiles, and its present service."""
 
     process: multiprocessing.process.BaseProcess
     pipe: Connection
@@ -116,7 +116,7 @@ class _Process:
     """Kernels whose compilation has begun, each because of the one before, and when."""
 
     def give(self, service: str) -> None:
-        """Have it compile what a service needs."""
+        """Have the child process compile the kernels of a service."""
         self.service, self.given = service, time.monotonic()
         self.pipe.send(service)
 
@@ -208,7 +208,7 @@ def _start(context: multiprocessing.context.SpawnContext, package: str, work: Wo
 
 
 def _messages(team: list[_Process]) -> Iterator[Step | Done | None]:
-    """Yield what the processes send until none has a service; None where there was nothing for a while."""
+    """Yield the messages of the processes until none has a service; None after a while without a message."""
     while busy := [each for each in team if each.service]:
         ready = wait([each.pipe for each in busy], _LOOK_SECONDS)
         for each in busy:

@@ -305,11 +305,12 @@ class PairingParams(Params):
     swap_field_indices: tuple[Annotated[int, Field(ge=1)], ...] = ()
     """Positions of the swap fields, counting from 1, as an alternative to `swap_fields`."""
     suppression: Suppression = Suppression()
-    """Policy for the rows that cannot be swapped. By default their swap fields become null."""
+    """Policy for rows that cannot be swapped. By default their swap fields become null."""
     on_reversible: Literal["warn", "fail"] = "warn"
-    """The exchange of a group of two rows is undone exactly by anyone who knows the groups, that of a group
-    of three with chance 1/2. `warn`: an event counts such rows; `fail`: the job fails before anything is
-    exchanged. Only rates over 0.5 count, since at others such rows mostly keep their own values."""
+    """Treatment of groups of two or three rows. Anyone who knows the groups can undo the exchange of a group
+    of two exactly, and of a group of three with a chance of 1/2. `warn`: an event counts such rows; `fail`:
+    the job fails before anything is exchanged. This applies only at rates over 0.5, since at lower rates such
+    rows mostly keep their own values."""
 
     @property
     def selection_by_risk(self) -> "RiskSelection | None":
@@ -318,7 +319,7 @@ class PairingParams(Params):
         return found
 
     def larger_groups(self) -> str:
-        """Return what to do where groups of two or three rows are too small, for an event or an error."""
+        """Return the remedy for groups of two or three rows, for an event or an error."""
         return "let four rows or more be exchanged with each other"
 
     @model_validator(mode="after")
@@ -342,8 +343,8 @@ class RiskSelection(StrictModel):
     """The field with survey weights, all above 0; it goes with `key_fields`. The sum of the weights of a
     combination, its estimated population, takes the place of the number of its rows."""
     k: Annotated[int, Field(ge=0, le=MOST_ROWS, title="Least group size (k)")] = 3
-    """Rows whose combination occurs fewer than k times always take part, whatever `rate` is; 0: no row has
-    to. With `field`: rows with a risk over 1/k. [0 or more]"""
+    """Rows whose combination occurs fewer than k times always take part, whatever `rate` is; 0: no row must
+    take part. With `field`: rows with a risk over 1/k. [0 or more]"""
     field: str | SkipJsonSchema[None] = Field(default=None, examples=["risk"])
     """The field with the risk of each row, 0 or more, in place of `key_fields`."""
 
@@ -405,12 +406,12 @@ class SwapParams(PairingParams):
         default=None, examples=[{"key_fields": ["region", "age", "sex"], "k": 3}]
     )
     """Selection of the rows by risk, with mechanism `pairs` and a `rate` below 1. Rows at risk always take
-    part; the others do up to the rate, each with a probability in proportion to its risk. Default: every row
-    of a group is equally likely. The choice depends on the data, so that no epsilon holds."""
+    part. Other rows take part up to the rate, each with a probability in proportion to its risk. Default:
+    every row of a group is equally likely. The selection depends on the data, so that no epsilon holds."""
     target_epsilon: Annotated[float, Field(gt=0)] | SkipJsonSchema[None] = None
-    """With `mechanism` set to `permutation`, in place of `rate`: largest epsilon that the run may have, added
-    up over fields that move independently. The smallest rate that meets it is found. If none does, the
-    error states the least epsilon that a rate reaches. [over 0]"""
+    """Largest epsilon that the run may have, added up over fields that move independently; with `mechanism`
+    set to `permutation`, in place of `rate`. The smallest rate that meets it is found. If no rate meets it,
+    the error states the least epsilon that a rate reaches. [over 0]"""
     min_group_size: Annotated[int, Field(ge=2, le=MOST_ROWS)] = 2
     """Minimum number of rows of a group; smaller groups are not swapped. [2 or more]"""
     nulls: Literal["swap", "keep"] = "swap"
@@ -421,8 +422,8 @@ class SwapParams(PairingParams):
     exchanged, member by member, and `rate`, `min_group_size` and sizes of blocks count households. Default:
     every row moves on its own."""
     household_check: str | SkipJsonSchema[None] = Field(default=None, examples=["household"])
-    """The field that identifies a household, where rows move on their own: the report states how many
-    households the run tears."""
+    """The field that identifies a household, if rows move on their own: the report states how many households
+    the run tears."""
     unit_id: str | SkipJsonSchema[None] = Field(default=None, examples=["person"])
     """The field, of integers or text, that identifies a unit, such as a person, which can occur in several
     rows. The rows of a unit move as one: units of equal size are exchanged, row by row, and `rate`,
@@ -434,9 +435,9 @@ class SwapParams(PairingParams):
     series: Annotated[str, Field(pattern=SERIES_NAME)] | SkipJsonSchema[None] = Field(
         default=None, examples=["panel-2026"]
     )
-    """With `unit_id`: the name of a series of tables, in all of which a unit keeps its partner. Units that
-    are new in a table are paired among themselves. It needs `locked` or a single swap field, and `nulls` set
-    to `swap`. [1 to 64 letters, digits, `.`, `_` and `-`, a letter or digit first]"""
+    """With `unit_id`: the name of a series of tables. A unit keeps its partner in all tables of a series.
+    Units that are new in a table are paired among themselves. It needs `locked` or a single swap field, and
+    `nulls` set to `swap`. [1 to 64 letters, digits, `.`, `_` and `-`, a letter or digit first]"""
     checks: tuple[Annotated[str, Field(min_length=1, max_length=200)], ...] = Field(
         default=(), max_length=20, examples=[["birth <= death", "age >= 15 or children == 0"]]
     )
@@ -445,9 +446,10 @@ class SwapParams(PairingParams):
     spaces. A comparison with a null is unknown and breaks nothing. The report counts the rows that break each
     check in the source and in the release. [up to 20, each of up to 200 characters]"""
     on_broken: Literal["report", "repair"] = "report"
-    """Treatment of rows that an exchange makes break a check. `report`: events list them; `repair`: their
-    exchanges are drawn again, at most 20 times, and undone if they still break a check. `repair` goes with
-    random pairs of single rows: not with mechanism `permutation`, `risk`, `household` or `unit_id`."""
+    """Treatment of rows that break a check because of an exchange. `report`: events list them; `repair`:
+    their exchanges are drawn again, at most 20 times, and undone if they still break a check. `repair` needs
+    random pairs of single rows: it cannot be combined with mechanism `permutation`, `risk`, `household` or
+    `unit_id`."""
 
     @model_serializer(mode="wrap")
     def _leave_out_defaults_of_later_versions(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -498,18 +500,18 @@ class SwapParams(PairingParams):
             raise PydanticCustomError(
                 "series_without_nulls",
                 "in a series a unit moves as a whole in every table: set 'nulls' to 'swap', so that a null "
-                "of one table does not part it from its partner",
+                "of one table does not separate it from its partner",
             )
         return self
 
     @property
     def moving_unit(self) -> str | None:
-        """The field that identifies what moves as one, of `household` or `unit_id`; None: rows move."""
+        """The field of the units that move as one, from `household` or `unit_id`; None: rows move."""
         return self.household if self.household is not None else self.unit_id
 
     @property
     def unit_noun(self) -> str:
-        """The word for what moves as one, in messages."""
+        """The word for the units that move as one, in messages."""
         return "unit" if self.unit_id is not None else "household"
 
     @property
@@ -525,7 +527,7 @@ class SwapParams(PairingParams):
             return self
         if not self.checks:
             raise PydanticCustomError(
-                "repair_without_checks", "'on_broken' says what to do about broken 'checks': give some"
+                "repair_without_checks", "'on_broken' needs 'checks': give at least one, or leave it out"
             )
         if self.mechanism != "pairs" or self.risk is not None or self.moving_unit is not None:
             raise PydanticCustomError(

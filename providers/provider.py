@@ -89,7 +89,7 @@ class Division:
     common: Any = None
     """Data that every unit needs, computed from the whole table."""
     params: Any = None
-    """Checked parameters of the run with what the whole table determines; None: those of the run."""
+    """Checked parameters of the run, completed by values that the whole table determines; None: unchanged."""
     starts: tuple[int, ...] = ()
     """First row of each range of the source: part p of a unit's spool has rows of the range p modulo the
     number of ranges. Empty: only a section of all rows can be assembled."""
@@ -157,8 +157,8 @@ def gathered(
 class Scaling(Generic[P]):
     """Fields that a provider reads, the memory that they take, and the run for tables that do not fit.
 
-    A field that a provider neither reads nor changes is copied from source to destination, batch by batch.
-    Where the fields that it reads do not fit in memory, a provider that can runs *out of core*: it cuts the
+    A field that a provider neither reads nor changes is copied from source to destination, batch by batch. If
+    the fields that it reads do not fit in memory, a provider with `swap` runs *out of core*: it cuts the
     table along its own groups into partitions, stores them in scratch space, and runs them one by one.
     """
 
@@ -189,8 +189,8 @@ class Provider(Generic[P]):
     """Raised whenever a change alters an output for a given seed."""
     draws_revision: int
     """Last revision that altered the output of every table; part of the key of all random draws. A change
-    that alters some outputs raises `revision` alone, and all others stay as they are: jobs of this and later
-    revisions are rerun, and the digest of their rows decides."""
+    that alters some outputs raises only `revision`, and all other outputs stay the same: jobs of this and
+    later revisions are rerun, and the digest of their rows decides."""
     params: type[P]
     check: Callable[[P, pa.Schema], P]
     """(params, schema) -> params with every name resolved; raises ParameterError. No data."""

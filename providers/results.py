@@ -110,7 +110,7 @@ class Plan:
     reversible_rows: int = 0
     """Rows in groups of two or three, whose exchange anyone who knows the groups undoes."""
     guarantee: dict[str, Any] | None = None
-    """Epsilon of the permutation mechanism and what it holds for; None for other mechanisms."""
+    """Epsilon of the permutation mechanism and its scope; None for other mechanisms."""
     group_size_is_exact: bool = True
     """Whether the run has the stated group sizes; if not, they are lower bounds."""
     expected_part_by_field: Mapping[str, float] = field(default_factory=dict)

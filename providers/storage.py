@@ -73,7 +73,7 @@ class Resources:
 def bytes_read(source: Source, fields: Sequence[str]) -> int:
     """Estimate the bytes of these fields, never much too low.
 
-    If one of them has no fixed width, all bytes of such fields of the source count.
+    If a field has no fixed width, the bytes of all such fields of the source count.
     """
     fixed = {field.name: _width(field.type) for field in source.schema}
     known = sum(-(-width * source.rows // 8) for width in fixed.values() if width is not None)

@@ -155,11 +155,11 @@ def _warm_upper_levels() -> None:
 
 
 NAMES = ("DSWAP", "LOCALITY", "RSWAP", "CDSWAP", "DDSWAP", "MEWS", "RWN", "MEDS", "PABIDOT", MEASURES_NAME)
-"""Names of all that has kernels, in the order in which they are compiled.
+"""Names of the services and other parts that have kernels, in the order in which they are compiled.
 
 DSWAP, whose kernels most others need too, and LOCALITY, which shares almost none with it, are compiled at the
-same time. Then come those that are soon done, and RWN, which takes longest, early enough that two processes
-end at about the same time.
+same time. Then come the parts that compile fast, and RWN, which takes longest, early enough that two
+processes end at about the same time.
 """
 
 
@@ -175,8 +175,8 @@ def warm(names: Iterable[str] = NAMES) -> None:
 def load(names: Iterable[str] = NAMES) -> None:
     """Load all kernels of the services in a process that must not write to the folder of the kernels.
 
-    Waits for services that another process is compiling. Those that nobody compiles are left out: a job that
-    needs their kernels compiles them.
+    Waits for services that another process is compiling. Services that no process compiles are left out: a
+    job that needs their kernels compiles them.
     """
     table = _table()
     for name in names:

@@ -47,7 +47,7 @@ _SPOOLED = 1 << 26
 """Bytes of a response that are kept in memory before they are put into a temporary file."""
 
 _PIECE = 1 << 20
-"""Bytes of it that are read at a time."""
+"""Bytes of the temporary file that are read at a time."""
 
 
 class AsyncRowveil:

@@ -52,7 +52,7 @@ class Call:
 
 
 def unpicklable(name: str) -> str:
-    """Return the message about a client that is to be pickled; ``name``: that of its class."""
+    """Return the message about an attempt to pickle a client; ``name``: name of its class."""
     return (
         f"a {name} cannot be pickled or copied, because its connections belong to this process: create one "
         "in each process"
@@ -75,7 +75,10 @@ def frontier_call(table: Any, services: Sequence[Any], members: dict[str, Any]) 
 
 
 def attack_call(table: Any, release: Any, control: Any, job: str | None, members: dict[str, Any]) -> Call:
-    """Return the call that attacks a release, or that of a job. Raises RuntimeError: there is neither."""
+    """Return the call that attacks a release, or the release of a job.
+
+    Raises RuntimeError: there is neither.
+    """
     if release is None and job is None:
         raise RuntimeError("there is nothing to attack: give a 'release' or a 'job', or call a service first")
     named = _given(members) | ({"job": job} if release is None else {})
@@ -83,7 +86,7 @@ def attack_call(table: Any, release: Any, control: Any, job: str | None, members
 
 
 def changes(name: str | None, label: str | None, notes: str | None) -> dict[str, str]:
-    """Return the members of a change of texts; those that are None are left out."""
+    """Return the members of a change of texts; texts that are None are left out."""
     return _given({"name": name, "label": label, "notes": notes})
 
 
@@ -125,7 +128,7 @@ def _given(members: dict[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return numbers and lists of numpy and pandas as those of Python, and dates as text."""
+    """Return numbers and lists of numpy and pandas as Python's own types, and dates as text."""
     if hasattr(value, "tolist"):
         return value.tolist()
     if hasattr(value, "isoformat"):

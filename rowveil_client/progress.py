@@ -12,7 +12,7 @@ _LINES = 24
 
 
 def progress_bar(shown: bool) -> "tqdm[Any]":
-    """Return a bar from 0 to 1; one that is not shown draws nothing."""
+    """Return a bar from 0 to 1; a hidden bar draws nothing."""
     columns = _columns() if shown else None
     return tqdm(total=1.0, bar_format=_BAR, disable=not shown, leave=False, ncols=columns, nrows=_LINES)
 

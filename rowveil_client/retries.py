@@ -29,7 +29,7 @@ TEMPORARY = (httpx.NetworkError, httpx.RemoteProtocolError, httpx.TimeoutExcepti
 
 _STATUSES = (429, 502, 503, 504)
 _CODES = ("", "limit_reached", "unavailable")
-"""Codes of temporary problems. A proxy gives none; other codes are those of a failed job."""
+"""Codes of temporary problems. A proxy gives no code; other codes belong to a failed job."""
 
 _PAUSES = (0.1, 0.5, 2.0)
 """Seconds between attempts; the last one repeats."""
@@ -41,7 +41,8 @@ _CONNECT_TIMEOUT = 10.0
 _UNKNOWN_HOST = {
     getattr(socket, name) for name in ("EAI_NONAME", "EAI_NODATA", "EAI_FAIL") if hasattr(socket, name)
 }
-"""Errors of a look-up that repetitions meet again; `EAI_AGAIN`, of a name server that is away, is none."""
+"""Errors of a name look-up that repetitions meet again; not `EAI_AGAIN`, which means that a name server is
+away."""
 
 
 class Patience:
@@ -95,8 +96,8 @@ def pauses() -> Iterator[float]:
 def spread(seconds: float) -> float:
     """Return the seconds of a pause, and up to a quarter more.
 
-    The random part keeps apart the clients that a restart of the service has cut off at the same moment, and
-    those that it has asked to wait for the same time.
+    Without the random part, clients that a restart has cut off at the same moment would all repeat at once,
+    and so would clients that got the same `Retry-After`.
     """
     return seconds * random.uniform(1.0, 1.25)  # noqa: S311 - no secret
 
@@ -120,7 +121,7 @@ def _is_unknown_host(error: BaseException) -> bool:
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield the error and those that led to it; httpx keeps the system's errors as causes or contexts."""
+    """Yield the error and its causes; httpx keeps the system's errors as causes or contexts."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__

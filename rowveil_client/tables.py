@@ -125,8 +125,8 @@ class ByteReader(io.RawIOBase):
 def whole_table(source: ByteReader) -> pa.Table:
     """Return the table of an Arrow stream. Raises httpx.RemoteProtocolError if its end is missing.
 
-    A proxy may end its answer in order although the service's was cut. Arrow takes the end of the bytes after
-    a batch for the end of the table, so that rows would be missing.
+    A proxy may end its answer normally although the service's answer was cut. Arrow accepts the end of the
+    bytes after a batch as the end of the table, so that rows would be missing.
     """
     # Arrow takes a short read for the end of the file: the buffer completes each read.
     with io.BufferedReader(source) as content:

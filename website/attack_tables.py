@@ -39,10 +39,10 @@ def attack_sections(service: str) -> list[str]:
     parts = [
         "## Measured attacks",
         "An intruder with the service's parameters, but not the seed, attacks 1,000 persons of two public "
-        "tables. Each run is made without a tenth of the rows, which are the control: what succeeds there, "
-        "too, is no risk of the release. The baseline is the success without a link to the person: by the "
-        "published values of each field, or by known rows if the attack has some (a tenth of all rows). "
-        "95 % intervals are in brackets.",
+        "tables. Each run is made without a tenth of the rows, which are the control: "
+        "success on these rows is no risk of the release. The baseline is the success without a link to the "
+        "person: by the published values of each field, or by known rows if the attack has some (a tenth of "
+        "all rows). 95 % intervals are in brackets.",
     ]
     if service in _NOTES:
         parts.append(_NOTES[service])

@@ -19,8 +19,8 @@ EXAMPLES = Path("docs/examples")
 """Folder with one file per service: a table's name, parameters, seed and figures."""
 
 _COMPOSITION = (
-    "`POST /v1/attacks` with `releases` measures, before the first release is published, what several of "
-    "your own would reveal together: `composition` in its report."
+    "`POST /v1/attacks` with `releases` measures, before the first release is published, how much several of "
+    "your own releases would reveal together: `composition` in its report."
 )
 
 

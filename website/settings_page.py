@@ -16,10 +16,11 @@ _INTRODUCTION = """\
 
 Every setting of the service is an environment variable. This page lists all of them; it is made from
 `app/settings.py`. `rowveil serve` reads them at its start, so that a change needs a restart. The
-[administration commands](operations.md#settings-of-the-administration-commands) need those of the service,
-and [commands on local tables](command_line.md) use those that concern the home, a table or a worker. A
-variable `ROWVEIL_...` that is no setting, or a value that is not allowed, is an error, and nothing starts.
-So is an empty text for a folder, a file or the address to listen on: unset the variable for its default.
+[administration commands](operations.md#settings-of-the-administration-commands) need the
+settings of the service, and [commands on local tables](command_line.md) use the settings about
+the home, a table or a worker. A variable `ROWVEIL_...` that is no setting, or a value that is
+not allowed, is an error, and nothing starts. An empty text for a folder, a file or the address
+to listen on is also an error: unset the variable for its default.
 
 Times are in seconds, finite and at most 100 years, and sizes in bytes unless the name says otherwise. A
 switch is `true` or `false`. The last column describes *computed* defaults.
@@ -35,7 +36,7 @@ _SECTIONS = {
     "buffer_ttl": "Retention",
     "priority_weight": "Callers",
     "attack_thresholds": "Attacks, webhooks and the audit's anchors",
-    "log_format": "Logs, end and keys",
+    "log_format": "Logs, shutdown and keys",
 }
 """First setting of a section -> the section's title."""
 

@@ -16,7 +16,7 @@ class AttackRun(ResponseModel):
     baseline: SuccessCount | SkipJsonSchema[None] = None
     risk: AttackRisk | SkipJsonSchema[None] = None
     fields: list[str] | SkipJsonSchema[None] = None
-    """Fields that the intruder used, if not all that are known."""
+    """Fields that the intruder used, if these are not all known fields."""
 
 
 class ComposedAttack(SuccessCount):
@@ -51,21 +51,22 @@ class AttackDetails(ResponseModel):
     intruder: str | SkipJsonSchema[None] = None
     """Strongest of the intruders, by the name of the member that describes it."""
     used: list[str] | SkipJsonSchema[None] = None
-    """Fields that the strongest intruder used, if only the unchanged ones: those that at most 5 % of the
-    released rows have changed."""
+    """Fields that the strongest intruder used, if these are only the unchanged fields, which at most 5 % of
+    the released rows have changed."""
     nearest: AttackRun | SkipJsonSchema[None] = None
     """Intruder who takes the value of the nearest released row."""
     model: AttackRun | SkipJsonSchema[None] = None
     """Intruder who trains a model on the release."""
     nearest_unchanged: AttackRun | SkipJsonSchema[None] = None
-    """The same as `nearest`, by those of the known fields alone that at most 5 % of the released rows have
-    changed. Absent if these are none or all of them."""
+    """The same as `nearest`, but only by the known fields that at most 5 % of the released rows have changed.
+    Absent if no known field or every known field is unchanged in this sense."""
     model_unchanged: AttackRun | SkipJsonSchema[None] = None
-    """The same as `model`, by the unchanged known fields alone."""
+    """The same as `model`, but only by the unchanged known fields."""
     all_fields: AttackRun | SkipJsonSchema[None] = None
-    """Linkability and membership: intruder who uses all fields, if another one uses the unchanged alone."""
+    """Linkability and membership: intruder who uses all fields, if another intruder uses only the unchanged
+    fields."""
     unchanged_fields: AttackRun | SkipJsonSchema[None] = None
-    """Linkability and membership: intruder who uses the unchanged fields alone."""
+    """Linkability and membership: intruder who uses only the unchanged fields."""
     area_under_curve: float | SkipJsonSchema[None] = None
     fields: list[str] | SkipJsonSchema[None] = None
     known_rows: int | SkipJsonSchema[None] = None
@@ -185,4 +186,4 @@ class RiskThresholds(RiskBounds):
     """Risks above which attacks are elevated and high."""
 
     attacks: dict[str, RiskBounds]
-    """Attack -> its own bounds, where they differ."""
+    """Attack -> its own bounds, if they differ from the others."""

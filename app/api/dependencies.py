@@ -48,7 +48,7 @@ _USUAL_PAGE, _LARGEST_PAGE = 20, 200
 
 
 def _page_size(given: int) -> int:
-    """Return the entries on a page: 0 asks for the default, and more than the most for the most (AIP-158)."""
+    """Return the number of entries on a page: 0 means the default, a larger one the maximum (AIP-158)."""
     return min(given or _USUAL_PAGE, _LARGEST_PAGE)
 
 

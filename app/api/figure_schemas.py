@@ -24,7 +24,7 @@ class GroupSizes(ResponseModel):
 
 
 class SummaryFigures(ResponseModel):
-    """Figures that do not depend on the service. Those of runs are absent from reports of other jobs."""
+    """Figures that do not depend on the service. Figures of runs are absent from reports of other jobs."""
 
     rows: int
     """Rows of the source."""
@@ -75,7 +75,7 @@ class SelectionByRisk(ResponseModel):
     drawn: int
     """Selected at random."""
     partners: int
-    """Not selected, and exchanged with a selected one."""
+    """Rows that were not selected, and exchanged with a selected row."""
     required_unswapped: int
     """At risk, and could not be swapped."""
     no_epsilon: str
@@ -128,11 +128,13 @@ class SeriesFigures(ResponseModel):
 
     name: str
     wave: int
-    """Number of the wave that the run added if it has new pairs, or that the next one adds."""
+    """Number of the wave that the run added; if it has no new pairs, number of the wave that the next run
+    adds."""
     known: int
     """Units that have a partner from an earlier table."""
     kept_partner: int
-    """Known units that got their partner's values. Those that a rate has left in place are their own."""
+    """Known units that got their partner's values. A unit that a rate has left in place is its own
+    partner."""
     partner_missing: int
     """Known units whose partner is not in the table."""
     partner_size_differs: int
@@ -173,7 +175,7 @@ class DistanceInUnits(MeanAndLargest):
     """Distance of exchanged values in a unit."""
 
     unit: str
-    """Unit: `field`, that of the control field, or a unit of time."""
+    """Unit: `field` (the unit of the control field) or a unit of time."""
 
 
 class SwappingDistance(ResponseModel):
@@ -250,7 +252,7 @@ class LocalityCounts(ResponseModel):
 
 
 class RelationFigures(ResponseModel):
-    """Relation of the request between the values of a segment."""
+    """One of the request's relations between the values of a segment."""
 
     segments: int
     violations: int
@@ -297,19 +299,20 @@ class BrokenRows(ResponseModel):
 
 
 class CheckFigures(ResponseModel):
-    """Checks of rows, and what a repair did."""
+    """Checks of rows, and the effects of a repair."""
 
     by_check: dict[str, BrokenRows]
     """Expression -> rows that break it."""
     rows_newly_broken: int
     """Rows that break a check in the release and met it in the source."""
     rows_broken_by_exchange: int | SkipJsonSchema[None] = None
-    """Rows that the first draw made break a check; with a repair, as are the next ones."""
+    """Rows that break a check because of the first draw. Present with a repair, like the following
+    figures."""
     rounds: int | SkipJsonSchema[None] = None
     """Number of times that exchanges were drawn again."""
     rows_drawn_again: int | SkipJsonSchema[None] = None
     rows_restored: int | SkipJsonSchema[None] = None
-    """Rows that keep their own values, since no exchange that was tried keeps the checks."""
+    """Rows that keep their own values, because no tried exchange meets the checks."""
 
 
 class ServiceFigures(LocalityCounts, BinFigures):
@@ -334,7 +337,8 @@ class ServiceFigures(LocalityCounts, BinFigures):
     risk_selection: SelectionByRisk | SkipJsonSchema[None] = None
     """Present with `risk`."""
     risk_deciles: dict[str, RiskDecile] | SkipJsonSchema[None] = None
-    """Decile, 1 to 10 -> its rows or households; equal risks share one. With `risk`, and for RSWAP."""
+    """Decile, 1 to 10 -> its rows or households; equal risks share a decile. Present with `risk`, and for
+    RSWAP."""
     households: int | HouseholdFigures | SkipJsonSchema[None] = None
     """RSWAP: number of households. Others: figures, present with `household`."""
     units: UnitFigures | SkipJsonSchema[None] = None
@@ -402,7 +406,7 @@ class ServiceFigures(LocalityCounts, BinFigures):
     swaps_by_profile: dict[str, int] | SkipJsonSchema[None] = None
     """Match profile -> swaps."""
     levels: dict[str, LevelFigures] | SkipJsonSchema[None] = None
-    """Field of the hierarchy -> its figures, as in the next two."""
+    """Field of the hierarchy -> its figures."""
     area_populations: dict[str, AreaPopulations] | SkipJsonSchema[None] = None
     similar_by_area: dict[str, TableChange] | SkipJsonSchema[None] = None
 
@@ -432,7 +436,7 @@ class RankedFigure(ResponseModel):
 
 
 class CellCounts(ResponseModel):
-    """Numbers of the source and of the release. One that would disclose is null."""
+    """Numbers of the source and of the release. A number that would disclose a small count is null."""
 
     source: JsonValue = None
     destination: JsonValue = None
@@ -459,11 +463,11 @@ class FieldPicture(ResponseModel):
     categories: CellCounts | SkipJsonSchema[None] = None
     """Number of categories."""
     suppressed_left_out: bool | SkipJsonSchema[None] = None
-    """true: the values that few rows have lost are left out, and what took their place."""
+    """true: values that few rows have lost, and the values that took their place, are left out."""
 
 
 class CorrelationPicture(ResponseModel):
-    """Correlations of the fields. One that is undefined is null."""
+    """Correlations of the fields. An undefined correlation is null."""
 
     fields: list[str]
     source: list[list[JsonValue]]
@@ -503,7 +507,7 @@ class RiskUtilityPoint(ResponseModel):
 
 
 class Measures(ResponseModel):
-    """Measures of a release. One that does not apply is absent; `left_out` has the reason."""
+    """Measures of a release. A measure that does not apply is absent; `left_out` has the reason."""
 
     changed_share: measure_schemas.ChangedShare | SkipJsonSchema[None] = None
     unique_combinations: measure_schemas.UniqueCombinations | SkipJsonSchema[None] = None

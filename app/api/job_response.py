@@ -78,7 +78,7 @@ def document_of(
     message: DeliveryRow | None = None,
     lifetimes: Lifetimes | None = None,
 ) -> dict[str, Any]:
-    """Return the Job resource with this progress: what `app.api.schemas.Job` would make of it.
+    """Return the Job resource with this progress, equal to the JSON of `app.api.schemas.Job`.
 
     ``message``: the message about the job's end, if there is one. ``lifetimes``: times after which the
     service deletes the job and its tables; None for a job that it does not store.

@@ -64,8 +64,8 @@ class JsonRequest(Request):
         ------
         HTTPException
             413 as soon as more than the limit has arrived or has been decompressed; 400 with `refusal`
-            if the encoding is unknown or the body does not have it, or if the requests in flight take all
-            the memory that they may.
+            if the encoding is unknown or the body does not have it, or if the requests in flight
+            use all memory that is allowed.
         """
         if not hasattr(self, "_body"):
             limit = self.app.state.settings.max_body_bytes

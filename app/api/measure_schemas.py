@@ -36,7 +36,7 @@ class MeasureFigure(ResponseModel):
     sample: int | SkipJsonSchema[None] = None
     """Number of rows in the random sample; absent if all rows were measured."""
     caution: str | SkipJsonSchema[None] = None
-    """Present if a few extreme values of a field decide the figure: which field, and what to do."""
+    """Present if a few extreme values of a field decide the figure: names the field and the remedy."""
 
 
 class BeforeAndAfter(ResponseModel):
@@ -56,11 +56,11 @@ class ChangedRows(ResponseModel):
     """Changes over the swap fields of a row."""
 
     fields: list[str]
-    """Fields that the run was asked to change, or those that differ."""
+    """Fields that the run was requested to change, or fields that differ."""
     mean: float
     """Mean share of these fields that differ in a row."""
     none: float
-    """Share of rows in which none of them differs."""
+    """Share of rows in which none of these fields differs."""
 
 
 class ChangedShare(MeasureFigure):
@@ -74,7 +74,7 @@ class ChangedShare(MeasureFigure):
 
 
 class UniqueCombinations(MeasureFigure):
-    """Share of the rows that no other row equals in the key fields."""
+    """Share of the rows whose combination of key fields no other row has."""
 
     value: BeforeAndAfter
 
@@ -135,13 +135,13 @@ class LDiversityByField(LDiversityValue):
 
 
 class LDiversity(MeasureFigure):
-    """Diversity of sensitive values among the rows that share their key fields."""
+    """Diversity of sensitive values among rows with equal key fields."""
 
     value: LDiversityByField
 
 
 class TClosenessOfTable(ResponseModel):
-    """Distances between a sensitive field in the classes and in the whole of one table."""
+    """Distances between the distributions of a sensitive field in the classes and in the whole table."""
 
     t: float
     """Greatest distance of a class."""
@@ -164,7 +164,7 @@ class TClosenessByField(TClosenessValue):
 
 
 class TCloseness(MeasureFigure):
-    """Distance between a sensitive field's distribution in a class and in the table."""
+    """Distance between the distributions of a sensitive field in a class and in the table."""
 
     value: TClosenessByField
 
@@ -267,7 +267,7 @@ class IntervalShares(IntervalShare):
     """Shares by intervals of one standard deviation."""
 
     narrow: IntervalShare
-    """Shares by intervals of a twentieth of that."""
+    """Shares by intervals of a twentieth of a standard deviation."""
     robust: IntervalShare | SkipJsonSchema[None] = None
     """Shares by intervals of a twentieth of a robust standard deviation of the source, from its quartiles.
     Absent from older reports."""
@@ -313,9 +313,9 @@ class RobustIntervalShares(ResponseModel):
     """Shares of rows within an interval by robust distance."""
 
     own: float
-    """Each table scaled by itself."""
+    """Share with each table scaled by its own covariance."""
     source: float
-    """Both scaled by the source."""
+    """Share with both tables scaled by the source's covariance."""
     chance: float
     """Share by chance alone."""
     support: float
@@ -365,14 +365,14 @@ class RecordLinkage(MeasureFigure):
 
     value: LinkageRate
     unit: str | SkipJsonSchema[None] = None
-    """Present with `unit_field`, or if the run has `unit_id`: any row of the same unit counts as the person's
-    row."""
+    """Present with `unit_field`, or if the run has `unit_id`: any row of the same unit then counts as the
+    person's row."""
     by_ranks: bool | SkipJsonSchema[None] = None
     """true: more rows are found by the ranks of numbers in the source than by the numbers, since extreme
     values stretch the range of a field."""
     all_known: AllKnownFields | SkipJsonSchema[None] = None
-    """Present if an intruder finds more rows by `fields`, without the known fields that the release has
-    changed most, than by all of them."""
+    """Present if an intruder finds more rows by `fields` than by all known fields; `fields` leaves out the
+    known fields that the release has changed most."""
     interval: LinkageInterval | SkipJsonSchema[None] = None
     """Present if a sample of rows was measured."""
 
@@ -381,7 +381,7 @@ class LeadingRow(BeforeAndAfter):
     """Greatest influence of a row on the regression."""
 
     same_row: bool | SkipJsonSchema[None] = None
-    """Whether the same row leads in both tables; absent if the rows are not aligned."""
+    """Whether the same row has the greatest influence in both tables; absent if the rows are not aligned."""
 
 
 class OutlierExposure(MeasureFigure):
@@ -397,13 +397,13 @@ class InversionBits(MeasureFigure):
 
 
 class Phi(MeasureFigure):
-    """Minimum privacy guarantee of a rotation."""
+    """Minimum privacy guarantee (phi) of a rotation."""
 
     value: float
 
 
 class EnumerationAttack(MeasureFigure):
-    """R squared of what trying every transform recovers."""
+    """R squared of the values that an attack recovers by trying every transform."""
 
     value: float
     interval: Interval | SkipJsonSchema[None] = None
@@ -414,11 +414,11 @@ class BinPrivacy(ResponseModel):
     """Probability that an intruder undoes the exchange within bins."""
 
     p: float | SkipJsonSchema[None] = None
-    """P of one who does not know the bins; absent if the bins have too many values to compute it."""
+    """P of an intruder who does not know the bins; absent if the bins have too many values to compute it."""
     minimal_depth: int
     """Rows of the smallest bin."""
     chance: float
-    """Probability of one who knows the bins, in the smallest one."""
+    """Probability in the smallest bin for an intruder who knows the bins."""
     p_eq1: float | SkipJsonSchema[None] = None
     """P by equation 1."""
 
@@ -500,7 +500,7 @@ class CorrelationChange(MeasureFigure):
 
 
 class AssociationChanges(ResponseModel):
-    """Mean changes of association; one without pairs of fields is absent."""
+    """Mean changes of association; a change is absent without pairs of fields of its kind."""
 
     cramers_v: float | SkipJsonSchema[None] = None
     """Pairs of categories: change of Cramer's V."""
@@ -592,7 +592,10 @@ class QueryErrors(ResponseModel):
 
 
 class QueryErrorIntervals(ResponseModel):
-    """Intervals of the quartiles and of `bounded`. The mean has none, because single queries decide it."""
+    """Intervals of the quartiles and of `bounded`.
+
+    The mean has no interval, because single queries decide it.
+    """
 
     bounded: Interval | SkipJsonSchema[None] = None
     q25: Interval
@@ -613,8 +616,8 @@ class AggregateQueryErrors(QueryErrors):
     """Relative errors of random instances of three queries, of all and of each."""
 
     by_field: dict[str, QueryErrors] = Field(default={})
-    """Averaged field -> errors of its query. Empty in reports of earlier versions, in which `query_error` is
-    what `range_averages` is now."""
+    """Averaged field -> errors of its query. Empty in reports of earlier versions, which gave the present
+    `range_averages` under this name."""
 
 
 class QueryError(RangeAverages):

@@ -43,7 +43,7 @@ class FileForm:
             },
         )
         self.values: dict[str, list[str]] = {}
-        """Field -> its values in order, without the empty ones that browsers send."""
+        """Field -> its values in order, without the empty values that browsers send."""
         self.file_type = self.file_name = ""
         self._has_file = self._ended = False
         self._parts = self._value_bytes = 0

@@ -9,7 +9,7 @@ from app.formats.media_types import ARROW_STREAM, CSV, JSON, PARQUET
 _DESCRIPTIONS = {
     400: "The request cannot be understood.",
     401: "The request has no credentials, or its API key or token is not valid.",
-    403: "The key or token lacks the scope, or only the owner may do this.",
+    403: "The key or token lacks the scope, or only the owner may make this call.",
     404: "No resource with that id is visible to the caller.",
     408: "The body was sent too slowly.",
     406: "None of the offered media types is acceptable.",

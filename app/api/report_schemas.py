@@ -77,8 +77,9 @@ class PointGuarantee(ResponseModel):
     """Epsilon of one run by the permutation mechanism, as in `guarantee` of its report."""
 
     epsilon: float | SkipJsonSchema[None] = None
-    """Exact epsilon, added up over fields that move independently. Absent if there is no finite one. It holds
-    for one release with parameters that do not depend on the source: a choice by figures is not covered."""
+    """Exact epsilon, added up over fields that move independently. Absent if no finite epsilon exists. It
+    holds for one release with parameters that do not depend on the source: a choice of parameters by figures
+    is not covered."""
     rate: float
     """Probability of a row to be selected; with `target_epsilon`, the smallest one that meets it."""
     by_field: dict[str, float]
@@ -96,7 +97,8 @@ class CandidateDescription(ResponseModel):
     rank: float
     """Mean of the candidate's ranks over the figures; rank 1 is the best."""
     protects_fewer: bool = False
-    """Whether another candidate changed values of all the fields that this one did, and of more."""
+    """Whether another candidate changed values of all the fields that this candidate changed, and of more
+    fields."""
     reversible: dict[str, int] = Field(default={})
     """Row counts `rows_in_groups_of_two` and `rows_in_groups_of_three`, if not zero. Anyone can restore
     these rows, exactly or nearly so."""
@@ -115,13 +117,13 @@ class CandidatesDescription(ResponseModel):
     left_out: dict[str, str] = Field(default={})
     """Figure -> reason why it did not rank: it does not apply, or it is equal for all candidates."""
     protected: list[str] = Field(default=[])
-    """Fields of which at least one candidate changed a value. A figure that is a mean over fields is the
-    mean over these."""
+    """Fields of which at least one candidate changed a value. A figure that is a mean over fields is the mean
+    over these fields."""
     verdict: str = ""
     """Limits of the choice as text: no figure of risk ranked, or anyone can undo the kept candidate."""
     on_other_rows: dict[str, float] | SkipJsonSchema[None] = None
-    """Figure that ranked and was taken on some rows -> value of the kept candidate on other random rows. The
-    best of several values in the table is better than this by chance."""
+    """Figure that ranked and was measured on a sample of rows -> value of the kept candidate on other random
+    rows. The value in the table is usually better, because the best of several values was chosen."""
     figures: _RankedFigures
     """Figure -> its measure's title, goal, range, formula and source, the sample of rows if any, and the
     fields over which it is a mean."""
@@ -151,7 +153,7 @@ class FrontierPoint(ResponseModel):
     figures: dict[str, float] | SkipJsonSchema[None] = None
     """Figure that was tried for an axis -> mean over the runs; absent if there is an error."""
     intervals: dict[str, FigureInterval] | SkipJsonSchema[None] = None
-    """Figure -> its interval, for those that have one."""
+    """Figure -> its interval; a figure without an interval is absent."""
     ranges: dict[str, list[float]] | SkipJsonSchema[None] = None
     """Figure -> least and greatest value over the runs; absent with a single run."""
     protects: list[str] | SkipJsonSchema[None] = None
@@ -159,7 +161,7 @@ class FrontierPoint(ResponseModel):
     protects_fewer: bool | SkipJsonSchema[None] = None
     """Whether another point protects all these fields and more. Such a point is never called better."""
     unprotected: list[str] | SkipJsonSchema[None] = None
-    """Fields that those other points protect and this one does not."""
+    """Fields that another such point protects and this point does not."""
     reversible: dict[str, int] | SkipJsonSchema[None] = None
     """Row counts `rows_in_groups_of_two` and `rows_in_groups_of_three`, empty if both are zero. Anyone can
     restore these rows, exactly or nearly so. A point with such rows is never called better."""
@@ -170,8 +172,8 @@ class FrontierPoint(ResponseModel):
     uncertainty. Without their intervals they would dominate this point."""
     dominated: bool
     """false: the point is on the frontier. true: another point that protects the same fields is as good on
-    every ranking axis and better on one by more than the uncertainty; or the point cannot be called better,
-    because it protects fewer fields than another one, is reversible, has an error, or no figure of risk
+    every ranking axis and better on one by more than the uncertainty. Also true if the point cannot be called
+    better: it protects fewer fields than another point, is reversible, has an error, or no figure of risk
     ranks."""
     error: str | SkipJsonSchema[None] = None
     """Reason why the combination has no point."""
@@ -214,18 +216,19 @@ class AttackedFields(ResponseModel):
     """Fields of the attacks behind `inference_risk` and `linkability_risk`."""
 
     known: list[str]
-    """Fields that the intruder knows: as given, or those that no combination moves."""
+    """Fields that the intruder knows: the given fields, or all fields that no combination moves."""
     sensitive: list[str]
-    """Fields that the intruder wants to learn: as given, or those that a combination moves, at most 5."""
+    """Fields that the intruder wants to learn: the given fields, or at most 5 fields that a combination
+    moves."""
 
 
 class FiguresInNewRuns(ResponseModel):
     """Mean figures of a point in new runs, with their 95 % intervals."""
 
     risk: float | SkipJsonSchema[None] = None
-    """Absent if it is not defined in one of them."""
+    """Absent if the figure is undefined in one of the runs."""
     utility: float | SkipJsonSchema[None] = None
-    """Absent if it is not defined in one of them."""
+    """Absent if the figure is undefined in one of the runs."""
     risk_interval: FigureInterval | SkipJsonSchema[None] = None
     utility_interval: FigureInterval | SkipJsonSchema[None] = None
 
@@ -244,8 +247,8 @@ class FrontierDescription(ResponseModel):
     passed_over: dict[str, str] = Field(default={})
     """Figure tried earlier -> reason why it is not an axis."""
     protected: list[str] = Field(default=[])
-    """Fields of which at least one run changed a value. A figure that is a mean over fields is the mean
-    over these."""
+    """Fields of which at least one run changed a value. A figure that is a mean over fields is the mean over
+    these fields."""
     runs: int
     """Number of runs of each combination."""
     points: list[FrontierPoint]
@@ -256,15 +259,15 @@ class FrontierDescription(ResponseModel):
     recommended: int | SkipJsonSchema[None] = None
     """Index of the point on the frontier that is best on the axis that matters; absent if both matter."""
     recommended_within_uncertainty: list[int] | SkipJsonSchema[None] = None
-    """Indices of the other points on the frontier that differ from it on this axis by no more than the
-    uncertainty; absent if there is none."""
+    """Indices of the other points on the frontier that differ from the recommended point on this axis by no
+    more than the uncertainty; absent if there is none."""
     recommended_in_new_runs: FiguresInNewRuns | SkipJsonSchema[None] = None
     """Figures of the recommended point in as many new runs, with other seeds, and on other rows where a
-    figure is taken on a sample. Those in `points` favour it, because it was picked by them."""
+    figure is taken on a sample. The figures in `points` favour this point, because it was chosen by them."""
     attacked: AttackedFields | SkipJsonSchema[None] = None
     """Known and sensitive fields of the attacks; absent if no figure is an attack."""
     verdict: str = ""
-    """Result of the comparison as text. If no point is best: the reason, and what to do."""
+    """Result of the comparison as text. If no point is best: the reason and the remedy."""
     figures: _RankedFigures
     """Figure -> its measure's title, goal, range, formula and source, the sample of rows if any, the fields
     over which it is a mean, and the causes of error that its intervals cover."""
@@ -292,7 +295,7 @@ class SuccessCount(ResponseModel):
 
 
 class AttackRisk(ResponseModel):
-    """Success beyond that on control rows, (attack - control) / (1 - control), with its interval."""
+    """Success beyond the success on control rows, (attack - control) / (1 - control), with its interval."""
 
     value: float
     low: float
@@ -305,7 +308,8 @@ class AttackFigures(ResponseModel):
     attack: SuccessCount
     """Attacks on the release."""
     baseline: SuccessCount | SkipJsonSchema[None] = None
-    """The same by guessing, without the link between the fields of a row; absent if there is none."""
+    """The same by guessing, without the link between the fields of a row; absent if the attack has no
+    baseline."""
     control: SuccessCount | SkipJsonSchema[None] = None
     """The same attack on control rows; absent without them."""
     risk: AttackRisk | SkipJsonSchema[None] = None
@@ -327,7 +331,7 @@ RiskState = Literal["low", "elevated", "high"]
 
 
 class AttackState(ResponseModel):
-    """State of one attack in the verdict. Of several intruders it is that of the one with the worst state."""
+    """State of one attack in the verdict; with several intruders, the worst of their states."""
 
     attack: str
     """Name of the attack."""
@@ -335,15 +339,16 @@ class AttackState(ResponseModel):
     """Secret field, for an attack on one field."""
     state: RiskState
     value: float
-    """Success beyond the control's; without a control beyond the baseline's; else the success itself. 0 if
-    all of the control's, or of the baseline's, succeed: only the interval says something then."""
+    """Success beyond the success on control rows; without control rows beyond the baseline; without both the
+    success itself. 0 if every attack on control rows, or every guess, succeeds: only the interval is
+    meaningful then."""
     low: float
     high: float
     """Interval of the risk."""
     against: Literal["control", "baseline", "nothing"]
-    """Success that the attack's is compared with."""
+    """Success with which the success of the attack is compared."""
     reason: str
-    """Sentence that says why."""
+    """Reason for the state, as a sentence."""
 
 
 class AttackVerdict(ResponseModel):
@@ -355,14 +360,14 @@ class AttackVerdict(ResponseModel):
     attacks: list[AttackState]
     """State of each attack, the worst first."""
     thresholds: Annotated[dict[str, JsonValue], SchemaOf(_ATTACKS, "RiskThresholds")]
-    """Risks above which an attack is `elevated` and `high`, and those of single attacks that differ."""
+    """Risks above which an attack is `elevated` and `high`, and other bounds for single attacks."""
 
 
 class ParameterTry(ResponseModel):
     """One set of parameters, and the risk of its release of a sample."""
 
     change: dict[str, JsonValue]
-    """Parameters that differ from those of the release."""
+    """Parameters that differ from the parameters of the release."""
     state: RiskState | SkipJsonSchema[None] = None
     """Absent if there is an error."""
     risk: float | SkipJsonSchema[None] = None
@@ -380,7 +385,7 @@ class SecondTrial(ResponseModel):
     """The release's own and the best parameters, on another sample, with other control rows and seeds.
 
     A source of at most 3,000 rows is its own sample in both trials. The risks of this trial favour none of
-    the parameters, while the best of many tries is low by chance, too.
+    the parameters, while the lowest risk of many tries is partly low by chance.
     """
 
     now: ParameterTry
@@ -415,18 +420,19 @@ class HeadlineFigure(ResponseModel):
     """Value by chance alone. 0 for an attack, whose value is beyond chance already."""
     field: str | SkipJsonSchema[None] = None
     used: list[str] | SkipJsonSchema[None] = None
-    """Known fields by which rows are found, if they are not all: an intruder finds more rows by them."""
+    """Known fields by which rows are found, if these are not all known fields: an intruder finds more rows by
+    these alone."""
 
 
 class Headline(ResponseModel):
-    """State of a release, and three sentences: on risk, on utility, and on what to do."""
+    """State of a release, and three sentences: on the risk, the utility and the next step."""
 
     state: Literal["low", "elevated", "high", "unknown"]
     """`unknown`: no figure of the report measures the risk against chance."""
     sentences: list[str]
     risk: float | SkipJsonSchema[None] = None
-    """Risk beyond chance. Without attacks it is a bound: that of the less likely of two events, that an
-    intruder finds a row, and that the row shows a true value."""
+    """Risk beyond chance. Without attacks it is an upper bound: the smaller risk of two events, which are
+    that an intruder finds a row and that the row shows a true value."""
     decided_by: list[HeadlineFigure] = Field(default=[])
     """Figures behind the state."""
     thresholds: dict[str, float] = Field(default={})
@@ -434,7 +440,7 @@ class Headline(ResponseModel):
 
 
 class FieldGuarantee(ResponseModel):
-    """Epsilon of one random order: of one swap field, or of all locked ones."""
+    """Epsilon of one random order: of one swap field, or of all locked fields."""
 
     fields: list[str] | SkipJsonSchema[None] = None
     """Fields that the order moves; epsilon is for the exchange of all their values at once. Absent from
@@ -449,16 +455,16 @@ class FieldGuarantee(ResponseModel):
 
 
 class GuaranteeDescription(ResponseModel):
-    """Guarantee of the permutation mechanism: exact epsilon, what it holds for, and its invariants."""
+    """Guarantee of the permutation mechanism: exact epsilon, its scope, and its invariants."""
 
     mechanism: Literal["permutation"]
     epsilon: float | SkipJsonSchema[None] = None
     """Exact epsilon for two people of one group whose values are exchanged, added up over fields that move
-    independently. Absent if there is no finite one: `holds_for` has the reason."""
+    independently. Absent if no finite epsilon exists: `holds_for` has the reason."""
     paper_bound: float
     """Sum of the paper's bounds."""
     rate: float
-    """Probability of a row to be selected."""
+    """Probability that a row is selected."""
     target_epsilon: float | SkipJsonSchema[None] = None
     least_epsilon: float
     """Least epsilon that any rate reaches with these groups."""
@@ -470,7 +476,7 @@ class GuaranteeDescription(ResponseModel):
     member_order: str | SkipJsonSchema[None] = None
     """Order in which the rows of two households or units are exchanged; absent where there is none."""
     holds_for: str
-    """Tables that epsilon compares, or the reason why there is none."""
+    """Tables that epsilon compares, or the reason why there is no epsilon."""
     invariants: list[str]
     """Statistics of the source that the release has exactly."""
     does_not_mean: list[str]
@@ -501,8 +507,8 @@ class Report(ResponseModel):
     """Measure -> reason why it does not apply; field -> reason why it is not measured; attack and secret,
     joined by a dot -> reason why it is not judged. Only in the report `full`."""
     unjudged: list[str] = Field(default=[])
-    """Published fields that could not be compared with the source, of a release that no run here has made:
-    the headline is never `low` then, unless the request names `sensitive_fields`."""
+    """Published fields that could not be compared with the source, if another tool made the release. The
+    headline is then never `low`, unless the request names `sensitive_fields`."""
     weak_seed: WeakSeedDescription | SkipJsonSchema[None] = None
     """Present if the caller gave a seed of less than 64 bits."""
     candidates: CandidatesDescription | SkipJsonSchema[None] = None
@@ -519,11 +525,11 @@ class Report(ResponseModel):
     """Origin of the control rows: given in the request; withheld from a sister release of the same service,
     which was attacked and thrown away; or none."""
     sampled: dict[str, int] | SkipJsonSchema[None] = None
-    """`attacks`: number of attacks of each kind, if the table is too large for those asked for;
-    `training_rows`: rows of the release on which a model was trained, if not all."""
+    """`attacks`: number of attacks of each kind, if the table is too large for the requested number;
+    `training_rows`: rows of the release on which a model was trained, if these are not all rows."""
     verdict: AttackVerdict | SkipJsonSchema[None] = None
     """Verdict on the attacks."""
     advice: ParameterAdvice | SkipJsonSchema[None] = None
-    """Present if the request asked for `advice`."""
+    """Present if the request has `advice`."""
     pictures: Annotated[dict[str, JsonValue], SchemaOf(_FIGURES, "Pictures")] = Field(default={})
     """Counts and matrices to draw, without cell counts that would disclose. Only in the report `full`."""

@@ -1,7 +1,7 @@
 """Budget of memory for the requests in flight.
 
-A request counts with what its body may take in memory, as its bytes arrive, until its response is complete. A
-request that does not fit is refused, before its body is read if it declares its length. No caller takes all
+A request counts with the memory that its body may take, as its bytes arrive, until its response is complete.
+A request that does not fit is refused, before its body is read if it declares its length. No caller takes all
 of the budget: bodies whose last bytes arrive slowly would keep all others out.
 """
 
@@ -56,8 +56,8 @@ class RequestBudget:
         if self._taken_by[owner] + more > self.caller_limit:
             self._limited.inc()
             raise LimitReached(
-                "the requests of one caller may take three quarters of ROWVEIL_REQUEST_MEMORY_BYTES at a "
-                "time, and yours do; try again",
+                "your requests already use the three quarters of ROWVEIL_REQUEST_MEMORY_BYTES that one "
+                "caller may use; try again in a few seconds",
                 POLICY,
                 self.caller_limit,
                 max(0, self.caller_limit - self._taken_by[owner]),
@@ -66,8 +66,8 @@ class RequestBudget:
         if self.taken + more > self.limit:
             self._refused.inc()
             raise Unavailable(
-                "the requests that are being answered take all the memory that they may "
-                "(ROWVEIL_REQUEST_MEMORY_BYTES); try again"
+                "the requests that are being answered use all memory that is allowed "
+                "(ROWVEIL_REQUEST_MEMORY_BYTES); try again in a few seconds"
             )
 
     def take(self, more: int, owner: str) -> None:

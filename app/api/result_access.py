@@ -1,4 +1,4 @@
-"""Access to the results of a request: without the scope `read`, only to those of the caller's own tables."""
+"""Access to the results of a request: without the scope `read`, only of the caller's own tables."""
 
 from typing import Final
 
@@ -16,10 +16,10 @@ _REFERENCE_MAY_BE_READABLE: Final = (
 
 
 async def may_have_results(jobs: JobService, *tables: Source | None, job_id: str | None = None) -> bool:
-    """Return whether the caller may have what a request computes of its tables: report, plan, destination.
+    """Return whether the caller may have the results of a request: report, plan and destination.
 
-    With the scope `read` it may, since it could read the tables and the result. Without it, every table must
-    be inline, a reference, or a buffer of the caller's; a buffer that is gone is none.
+    A caller with the scope `read` may, since it could read the tables and the result. Without this scope,
+    every table must be inline, a reference, or an existing buffer of the caller's.
 
     Parameters
     ----------

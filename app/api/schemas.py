@@ -40,13 +40,13 @@ class Problem(ResponseModel):
     """RFC 9457 problem details."""
 
     type: Annotated[str, WithJsonSchema(_open_enumeration(map(problem_type, problem_codes())))]
-    """Kind of the problem: `urn:rowveil:problem:` and the `code`. Later versions may have further ones."""
+    """Type of the problem: `urn:rowveil:problem:` and the `code`. Later versions may have further types."""
     title: str
     status: int
     detail: str
     instance: str | SkipJsonSchema[None] = None
     code: Annotated[str, WithJsonSchema(_open_enumeration(problem_codes()))]
-    """Kind of the problem, for programs. Later versions may have further codes."""
+    """Code of the problem, for programs. Later versions may have further codes."""
     errors: list[ErrorItem] | SkipJsonSchema[None] = None
     request_id: str | SkipJsonSchema[None] = None
     """Request id, the same as in `X-Request-ID` and in the service's log. Absent from the error stored
@@ -117,10 +117,10 @@ class PlanDescription(ResponseModel):
     reversible_rows: int = 0
     """Rows in groups of two or three. Anyone who knows the groups can undo their exchange."""
     trial: RowComparison | SkipJsonSchema[None] = None
-    """Before and after of `preview_rows` rows, of a trial run on the first 1,000 rows with a seed that is
-    thrown away. The run itself takes all rows and another seed."""
+    """`preview_rows` rows before and after a trial run on the first 1,000 rows with a seed that is thrown
+    away. The run itself uses all rows and another seed."""
     guarantee: GuaranteeDescription | SkipJsonSchema[None] = None
-    """Epsilon with `mechanism` set to `permutation`; absent with random pairs."""
+    """Epsilon, with `mechanism` set to `permutation`; absent with random pairs."""
     group_size_is_exact: bool = True
     """Whether the run has exactly these group sizes. If not, they are lower bounds: RWN searches for the
     neighbourhoods of a preview only in tables of at most 10,000 rows, with all rows as candidates."""
@@ -141,11 +141,11 @@ class WebhookDelivery(ResponseModel):
     """`pending`: the job has not ended, or the message is still to be delivered; `given_up`: no further
     attempt follows."""
     attempts: int
-    """Number of attempts, a current one included."""
+    """Number of attempts, including a current one."""
     problem: str | SkipJsonSchema[None] = None
-    """Cause for which the last attempt that ended failed."""
+    """Cause of failure of the last attempt that ended."""
     next_attempt_at: datetime | SkipJsonSchema[None] = None
-    """Time of the next attempt, unless a current one succeeds."""
+    """Time of the next attempt, unless the current attempt succeeds."""
     ended_at: datetime | SkipJsonSchema[None] = None
     """Time at which the message was delivered or given up."""
 
@@ -177,8 +177,8 @@ class Job(ResponseModel):
     options: dict[str, JsonValue] | SkipJsonSchema[None] = None
     """Options of the request: `measures`, `candidates`, `attacks`, `thresholds`, `advice`. With candidates
     also `choice_revision`, the revision of the selection rule and of its measures. A rerun by another
-    revision than the first job's has `first_release`: that revision, and the digest that its rows must
-    have."""
+    revision than the first job's has `first_release`: the revision of the first job, and the digest that the
+    rows of the rerun must have."""
     seed_fingerprint: str | SkipJsonSchema[None] = None
     """Fingerprint of the seed: distinguishes two seeds without revealing either."""
     row_count: int
@@ -241,17 +241,17 @@ class CumulativeRisk(ResponseModel):
     field: str | SkipJsonSchema[None] = None
     """Field that the releases reveal most."""
     by: str | SkipJsonSchema[None] = None
-    """Attack that reveals it, as in `composition` of an attacks report."""
+    """Attack that reveals the value, as in `composition` of an attacks report."""
     one_release: float | SkipJsonSchema[None] = None
     """Share of the rows, or units, in which one release reveals the value."""
     all_releases: float | SkipJsonSchema[None] = None
-    """Share of the rows, or units, in which all releases together reveal it."""
+    """Share of the rows, or units, in which all releases together reveal the value."""
     releases: int | SkipJsonSchema[None] = None
     """Number of releases that were made and attacked, 20 at most."""
     rows: int | SkipJsonSchema[None] = None
-    """Number of rows that were released; those attacked are all of them, or one of each unit."""
+    """Number of rows that were released. All of them are attacked, or one row of each unit."""
     unit: str | SkipJsonSchema[None] = None
-    """Field of the units, such as persons, if the run names one: the shares count units and not rows."""
+    """Field of the units, such as persons, if the run names one: the shares then count units, not rows."""
     not_measured: str | SkipJsonSchema[None] = None
     """Reason for which the risk was not measured."""
 
@@ -266,23 +266,23 @@ class OrderEpsilon(ResponseModel):
 
 
 class ComposedEpsilon(ResponseModel):
-    """Epsilon of a release, and of all releases of its source until then, which add up.
+    """Epsilon of a release, and the sum of the epsilons of all releases of its source until then.
 
-    The sum holds for an exchange of fields that all of them swap. The same run again adds nothing. Another
-    run adds its epsilon, even if it gives the same rows; with the seed of an earlier one it leaves no sum.
+    The sum holds for an exchange of fields that all of these releases swap. The same run again adds nothing.
+    Another run adds its epsilon, even if it gives the same rows. If another run has the seed of an earlier
+    run, there is no sum.
     """
 
     epsilon: float | SkipJsonSchema[None] = None
     """Epsilon of this release; absent if there is no finite one."""
     all_releases: float | SkipJsonSchema[None] = None
-    """Sum over all releases, of their random orders within `fields`; absent if there is none, for the reason
-    in `limits`."""
+    """Sum of the epsilons of all random orders within `fields`, over all releases; absent if there is no sum,
+    for the reason in `limits`."""
     fields: list[str] | SkipJsonSchema[None] = None
-    """Fields for which `all_releases` holds: two people of one group exchange their values of all of these at
-    once. Absent without a sum."""
+    """Fields for which `all_releases` holds: two people of one group exchange their values of all these
+    fields at once. Absent without a sum."""
     limits: str | SkipJsonSchema[None] = None
-    """Reason for which there is no sum, or none for other fields; absent if the sum holds for all swap
-    fields."""
+    """Reason why there is no sum, or no sum for other fields; absent if the sum holds for all swap fields."""
     orders: list[OrderEpsilon] | SkipJsonSchema[None] = None
     """Random orders of this release, whose epsilons add up to `epsilon`. Absent without a finite epsilon, and
     from entries of older versions."""
@@ -293,11 +293,11 @@ class ComposedEpsilon(ResponseModel):
     releases: int
     """Number of these releases, this one included."""
     without: int
-    """Number of these that have no finite epsilon."""
+    """Number of these releases that have no finite epsilon."""
 
 
 class LedgerEntry(ResponseModel):
-    """One release of a source. It stays when its job is deleted, and holds no value."""
+    """One release of a source. The entry stays when its job is deleted, and holds no value of a row."""
 
     job: str
     """Id of the job that made the release."""
@@ -311,14 +311,14 @@ class LedgerEntry(ResponseModel):
     destination_digest: str
     row_count: int
     match: Literal["digest", "fields"] | SkipJsonSchema[None] = None
-    """Recognition of the source as one that was released before: by its digest, or by most of its rows or
+    """Way in which the source was recognised as released before: by its digest, or by most of its rows or
     fields. Absent from its first release."""
     risk: CumulativeRisk | SkipJsonSchema[None] = None
     reason: str | SkipJsonSchema[None] = None
     """Reason that was given for releasing the source again."""
     epsilon: ComposedEpsilon | SkipJsonSchema[None] = None
     """Epsilon of a release by the permutation mechanism, and of all releases together; absent if the release
-    states none."""
+    states no epsilon."""
 
 
 class LedgerPage(ResponseModel):
@@ -349,7 +349,7 @@ class Service(ResponseModel):
     limits: list[str]
     """Threats that the service does not protect against."""
     repeated_releases: list[str]
-    """Attacks on several releases of one source with different seeds, and what they recover."""
+    """Attacks on several releases of one source with different seeds, and the share that they recover."""
     cost: str
     instead: list[str]
     """Situations in which another service is the better choice."""
@@ -422,7 +422,7 @@ class Rows(ResponseModel):
 
 
 class Signature(ResponseModel):
-    """Ed25519 signature over the manifest in canonical JSON (RFC 8785)."""
+    """Ed25519 signature of the manifest in canonical JSON (RFC 8785)."""
 
     algorithm: str
     key_id: str
@@ -455,4 +455,5 @@ class Health(ResponseModel):
     checks: dict[str, str] = Field(default={})
     """Dependency -> `ok`, or a description of its failure."""
     kernels: CompiledKernels | SkipJsonSchema[None] = None
-    """Kernels that are being compiled; absent if none is. The service accepts and runs jobs meanwhile."""
+    """Kernels that are being compiled; absent if no kernel is. The service accepts and runs jobs
+    meanwhile."""

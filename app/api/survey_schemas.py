@@ -11,7 +11,7 @@ from app.api.report_schemas import ResponseModel
 
 
 class PopulationUniquesOfTable(ResponseModel):
-    """Estimates for one table. An estimate that cannot be made is absent."""
+    """Estimates for one table. An estimate that cannot be computed is absent."""
 
     population: int | SkipJsonSchema[None] = None
     """Persons of the population: the sum of the weights."""
@@ -28,7 +28,8 @@ class PopulationUniquesOfTable(ResponseModel):
     correct_match: float | SkipJsonSchema[None] = None
     """Probability that a unique match is correct."""
     household_risk: float | SkipJsonSchema[None] = None
-    """Expected share of households with a member re-identified; absent without a field of households."""
+    """Expected share of households of which at least one member is re-identified; absent without a field of
+    households."""
 
 
 class PopulationUniquesValue(ResponseModel):
@@ -136,7 +137,7 @@ class RegressionCoefficient(BeforeAndAfter):
     change_in_errors: float | SkipJsonSchema[None] = None
     """Change in standard errors of the source."""
     overlap: float | SkipJsonSchema[None] = None
-    """Mean share of the two 95 % intervals that they have in common."""
+    """Length that both 95 % intervals have in common, as the mean of its shares of their lengths."""
 
 
 class RegressionChanges(ResponseModel):
@@ -148,7 +149,7 @@ class RegressionChanges(ResponseModel):
     """Mean overlap of the 95 % intervals."""
     coefficients: list[RegressionCoefficient]
     not_defined: list[str] = Field(default=[])
-    """Terms that depend on others."""
+    """Terms without a coefficient, because they are linear combinations of other terms."""
 
 
 class Regression(MeasureFigure):
@@ -164,7 +165,7 @@ class WeightedCoefficient(EstimatesWithErrors):
     change_in_errors: float | SkipJsonSchema[None] = None
     """Change in standard errors of the source."""
     overlap: float | SkipJsonSchema[None] = None
-    """Mean share of the two 95 % intervals that they have in common."""
+    """Length that both 95 % intervals have in common, as the mean of its shares of their lengths."""
 
 
 class WeightedRegressionChanges(ResponseModel):
@@ -177,7 +178,7 @@ class WeightedRegressionChanges(ResponseModel):
     r_squared: Estimates
     coefficients: list[WeightedCoefficient]
     not_defined: list[str] = Field(default=[])
-    """Terms that depend on others."""
+    """Terms without a coefficient, because they are linear combinations of other terms."""
 
 
 class WeightedRegression(MeasureFigure):

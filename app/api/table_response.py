@@ -56,7 +56,7 @@ async def _wanted(
     accept: Accept = None,
     if_match: Annotated[
         list[str] | SkipJsonSchema[None],
-        Header(description="Entity tags; 412 if none of them is that of the rows."),
+        Header(description="Entity tags; 412 if none of them matches the rows."),
         WithJsonSchema({"type": "string"}),
     ] = None,
     if_none_match: Annotated[

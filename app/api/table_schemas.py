@@ -10,7 +10,7 @@ class ValueCount(ResponseModel):
     """Number of rows with a value."""
 
     value: str
-    """The value as text, as a CSV has it; at most 200 characters of it."""
+    """The value as text in the form of a CSV, cut after 200 characters."""
     count: int
 
 
@@ -100,7 +100,7 @@ class CrossTable(ResponseModel):
 
 
 class RowComparison(ResponseModel):
-    """Release next to its source."""
+    """Rows and values of a release compared with its source."""
 
     aligned: bool
     """Whether row i of the release was made of row i of the source. Otherwise (rows were dropped or shuffled)
@@ -113,4 +113,4 @@ class RowComparison(ResponseModel):
     """Fields with at most 24 different values in the source, which may be crossed."""
     crosstab: CrossTable | SkipJsonSchema[None] = None
     error: str | SkipJsonSchema[None] = None
-    """Reason for which a trial run cannot be made on the first rows alone."""
+    """Reason why a trial run cannot be made on only the first rows."""

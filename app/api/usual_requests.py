@@ -3,7 +3,7 @@
 FastAPI matches a request with each route in turn, solves the operation's dependencies, and passes the request
 through five layers more; together they take as long as a small call itself. A request in the usual form needs
 none of them: its path is one of a table, its body is JSON and fits the operation's model. Every other request
-goes on to FastAPI, which finds what is wrong with it; its caller is authenticated and counted once.
+is passed to FastAPI, which finds its errors; its caller is authenticated and counted once.
 """
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping

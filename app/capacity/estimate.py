@@ -61,7 +61,7 @@ class Estimate:
 
 
 class NotPossible(Exception):
-    """The job fits no worker, and the service cannot run it out of core; the message says what would help."""
+    """The job fits no worker, and the service cannot run it out of core; the message names a remedy."""
 
 
 def estimate(costs: ServiceCosts, size: JobSize, cluster: Cluster, memory: int, units: int) -> Estimate:

@@ -78,8 +78,9 @@ class _Run:
 class _Step:
     """State of the tasks of one step.
 
-    Transfers at the same time have the same rate. ``moved`` counts the bytes of one that never ends, so that
-    a transfer of b bytes that begins at count m ends at count m + b, however many others come and go.
+    Transfers at the same time have the same rate. ``moved`` counts the bytes of a transfer that never ends.
+    So a transfer of b bytes that begins at count m ends at count m + b, however many other transfers begin
+    and end.
     """
 
     cluster: Cluster

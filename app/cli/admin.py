@@ -69,7 +69,7 @@ _REFUSED = (
     StorageMismatch,
     StorageUnusable,
 )
-"""Errors whose message says what to do."""
+"""Errors with a message that names the remedy."""
 
 
 def administer(settings: Settings, given: argparse.Namespace) -> int:
@@ -314,14 +314,12 @@ def _verify_ledger(settings: Settings, database: Database, audit: AuditTrail) ->
         verdict = verify(session, audit.key, signer, *anchors)
         faulty = ledger.unrecorded(session)
     if verdict.fault:
-        print(
-            f"the audit is not intact: {verdict.fault}. The ledger cannot be verified by it", file=sys.stderr
-        )
+        print(f"the audit is not intact: {verdict.fault}. The ledger cannot be verified", file=sys.stderr)
     for job in faulty:
         print(f"the ledger's entry of job {job} was changed, removed or added", file=sys.stderr)
     if faulty or verdict.fault:
         return 1
-    print("every entry of the ledger is as the audit log has it")
+    print("every entry of the ledger matches the audit log")
     return 0
 
 
@@ -338,7 +336,7 @@ def _rotate(settings: Settings, database: Database, sealer: Sealer, audit: Audit
     with database.write() as session:
         audit.append(session, _operator(), "keys.rotate", "master", moment(session), f"sealed again: {done}")
     if _others_seal(
-        settings, database, sealer, f"{done} were encrypted again, and others may have come since"
+        settings, database, sealer, f"{done} were encrypted again, and others may have been stored since"
     ):
         return 1  # it has started during the rotation
     print(
@@ -413,7 +411,7 @@ def _migrate(settings: Settings, to: str | None) -> int:
         finally:
             if lock is not None:
                 lock.close()
-    print(f"the tables are those of revision {to}.")
+    print(f"the database has the tables of revision {to}.")
     return 0
 
 
@@ -423,8 +421,8 @@ def _refuse_altered(settings: Settings, database: Database, audit: AuditTrail) -
         verdict = verify(session, audit.key, Signer(load_signing_key(settings)))
     if verdict.fault:
         raise AuditNotIntact(
-            f"the audit is not intact: {verdict.fault}. An older version would take it for intact, because "
-            "its lines are copied with new HMACs. Restore a backup that is, or keep this version"
+            f"the audit is not intact: {verdict.fault}. An older version would accept it as intact, because "
+            "its lines are copied with new HMACs. Restore a backup with an intact audit, or keep this version"
         )
 
 
@@ -465,7 +463,7 @@ def _reseal(settings: Settings, database: Database, sealer: Sealer, audit: Audit
             lock.close()
     print(f"sealed to their rows: {done.values} values.")
     if done.early_lines:
-        print(f"lines of the audit without an HMAC, in a checkpoint as they are: {done.early_lines}.")
+        print(f"lines of the audit without an HMAC, which a checkpoint now covers: {done.early_lines}.")
     if done.unopened:
         print(f"{done.unopened} values do not open, or their table is missing; they stay as they are.")
     if renamed.rows or renamed.unopened:
@@ -498,7 +496,7 @@ def _print_unnamed(done: Adoption, days: int) -> None:
         print(f"Tables that no row named and that were moved to the trash: {done.trashed} ({fate}).")
     if done.unnamed and done.waits:
         print(
-            f"Tables that no row names: {done.unnamed}, more than a sweep takes by itself. They stay where "
+            f"Tables that no row names: {done.unnamed}, more than a sweep moves by itself. They stay where "
             "they are; `rowveil adopt-storage --trash-unnamed` moves them to the trash."
         )
     elif done.unnamed:

@@ -40,7 +40,7 @@ def _add_action(actions: Any, name: str, about: str) -> argparse.ArgumentParser:
 
 def add_migrate(parser: argparse.ArgumentParser) -> None:
     """Add the argument of `migrate`."""
-    parser.add_argument("--to", help="an older revision, to go back to an older version of Rowveil")
+    parser.add_argument("--to", help="revision of an older version's tables, to migrate back to")
 
 
 def add_adopt_storage(parser: argparse.ArgumentParser) -> None:
@@ -70,7 +70,7 @@ def add_audit(parser: argparse.ArgumentParser) -> None:
         "--anchor",
         type=_anchor,
         action="append",
-        help="c<number>:<mac>, as printed before or published; may be repeated",
+        help="anchor to check, c<number>:<mac>, as printed before or published; may be repeated",
     )
 
 

@@ -57,7 +57,7 @@ def attack(call: Call, settings: Settings) -> int:
     if list(names.values()).count(STANDARD) > 1:
         raise CommandFailed(f"'{STANDARD}' can stand for only one of the tables", Exit.USAGE)
     if given.advice and given.made_by is None:
-        raise CommandFailed("--advice: it tries the parameters of a service: give --made-by", Exit.USAGE)
+        raise CommandFailed("--advice: tries other parameters of a service: give --made-by", Exit.USAGE)
     outputs = {
         "the verdict": STANDARD,
         "--report": given.report,
@@ -122,7 +122,7 @@ def attack(call: Call, settings: Settings) -> int:
 def _run_of(manifest: Mapping[str, Any]) -> Job:
     """Return the run that a manifest describes. Raises CommandFailed: it describes something else."""
     if "destination" not in manifest or "report_digest" in manifest:
-        raise CommandFailed("--made-by: the manifest is not that of a run of a service", Exit.USAGE)
+        raise CommandFailed("--made-by: the manifest is not from a run of a service", Exit.USAGE)
     return Job(
         id=manifest["job"],
         service=manifest["service"],

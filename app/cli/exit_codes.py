@@ -20,7 +20,7 @@ class Exit(IntEnum):
 
 
 class CommandFailed(Exception):
-    """The command cannot continue. The message says why, and what to do."""
+    """The command cannot continue. The message has the cause and the remedy."""
 
     def __init__(self, message: str, code: Exit = Exit.FAILED) -> None:
         super().__init__(message, code)

@@ -27,7 +27,7 @@ _SECRET = ("--keep-seed",)
 
 
 class FileDamaged(CommandFailed):
-    """A file can be opened, and its content is not what its name says."""
+    """A file can be opened, but its content does not have the format of its suffix."""
 
 
 def add_format(parser: argparse.ArgumentParser) -> None:

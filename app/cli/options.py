@@ -104,8 +104,8 @@ class Options:
     def in_message(self, message: str, names: Collection[str], part: str = "") -> str:
         """Return the message with the flags of the parameters that it quotes, such as ``'--csv-delimiter'``.
 
-        ``names``: fields of the tables, which stay as they are. So does a name that several options have,
-        unless one of them is in this ``part`` of the request, which the message is about.
+        ``names``: fields of the tables, which stay as they are. A name that several options have also stays,
+        unless one of these options is in this ``part`` of the request, which the message is about.
         """
         flags: dict[str, str | None] = {}
         for option in self._options:

@@ -1,4 +1,4 @@
-"""Command ``rowveil plan SOURCE SERVICE``: what a job would need, before anything is bought."""
+"""Command ``rowveil plan SOURCE SERVICE``: estimate the needs of a job before machines are bought."""
 
 import argparse
 from dataclasses import asdict
@@ -155,8 +155,8 @@ def _text(
         "",
         *_table([_HEADER, *map(_cells, found)]),
         "",
-        "units: the quickest number, of which ROWVEIL_UNITS_PER_JOB is the limit",
-        "scratch: bytes written there; a job frees what it no longer reads, and needs less at once",
+        "units: the number with the shortest time, which ROWVEIL_UNITS_PER_JOB limits in a service",
+        "scratch: all bytes written to scratch space; a job frees bytes meanwhile, and needs less at once",
         f"costs: measured on {measured}",
         "time: median of simulated runs, and their range from 5 % to 95 %",
         f"assumed: transfers of {_bytes(cluster.storage_bandwidth)}/s by all workers and of "

@@ -14,8 +14,8 @@ def replace_closed_streams() -> bool:
     """Open each standard stream that the caller has closed, so that no other file gets its descriptor.
 
     Return whether standard output was closed. Messages to a closed standard error are lost. A write to a
-    closed standard output fails, so that no rows are lost without notice, and so does a read from a closed
-    standard input.
+    closed standard output fails, so that no rows are lost without notice. A read from a closed standard input
+    fails, too.
     """
     if sys.stdin is None:
         sys.stdin = os.fdopen(os.open(os.devnull, os.O_WRONLY), "r")

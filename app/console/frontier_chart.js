@@ -56,7 +56,7 @@ export function frontierChart({ points, risk, utility, goals }, choose) {
     { class: "chart", role: "group", "aria-label": "Points of the comparison" },
     element("p", { class: "quiet" }, `↑ Utility: ${utility} (${better(goals.utility)})`),
     element("div", { class: "plot" }, bars, buttons),
-    element("p", { class: "quiet" }, `→ Risk: ${risk} (${better(goals.risk)}). Click a point to take it on.`),
+    element("p", { class: "quiet" }, `→ Risk: ${risk} (${better(goals.risk)}). Click a point to use it.`),
     bars.length ? element("p", { class: "quiet" }, "Thin lines are 95 % intervals.") : null,
   );
 }

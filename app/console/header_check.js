@@ -48,7 +48,7 @@ function whyData(cells, below) {
   const values = cells.filter(isValue);
   if (values.some((cell) => cell !== null)) {
     const cell = values.find((each) => each !== null);
-    return `it has ${/^\d{4}\D/.test(cell) || MOMENT.test(cell) ? "a date" : "a number"} (${cell.trim()}) where a name would stand`;
+    return `it has ${/^\d{4}\D/.test(cell) || MOMENT.test(cell) ? "a date" : "a number"} (${cell.trim()}) where a name is expected`;
   }
   const again = cells.findIndex((cell, at) => cell !== null && below.some((row) => row[at] === cell));
   if (again >= 0 && below.length) return `its text “${cells[again]}” occurs again below, in the same column`;

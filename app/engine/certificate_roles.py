@@ -32,7 +32,7 @@ class CheckedSecurity(Security):
     """TLS configuration whose connections end unless the other side's certificate has an allowed role."""
 
     def __init__(self, own_role: str, **files: Any) -> None:
-        """Configure TLS for a process with ``own_role``; ``files`` are those of `distributed.Security`."""
+        """Configure TLS for a process with ``own_role``; ``files`` are as in `distributed.Security`."""
         super().__init__(require_encryption=True, **files)  # type: ignore[no-untyped-call]
         self.own_role = own_role
 

@@ -80,7 +80,7 @@ _RETRY_SECONDS = 2.0
 _PATIENCE_SECONDS = 60.0
 
 _LOOKS_LACKING = 3
-"""Consecutive looks at which no worker has the plugin, after which it is registered again."""
+"""Number of consecutive checks without the plugin on any worker after which it is registered again."""
 
 _CLOSED_ON_PURPOSE = ("scheduler-close", "scheduler-close-worker")
 """Reasons for which a scheduler that ends in order, or retires a worker, closes it."""
@@ -398,8 +398,9 @@ class DaskEngine:
     async def _assigned(self, client: Client) -> dict[str, Collection[str]]:
         """Return the keys that the scheduler has given to each silent worker.
 
-        A worker can fall silent before it has answered a look at the task that it runs. The scheduler is
-        asked about all workers: it breaks the connection if one that is named has been removed meanwhile.
+        A worker can become silent before it has answered a query about its task. The query to the scheduler
+        names no worker, because the scheduler breaks the connection if a named worker has been removed
+        meanwhile.
         """
         if not self._silent:
             return {}
@@ -493,7 +494,7 @@ async def serve_cluster(cluster: Cluster, threads: int, kernels: KernelCompilati
     """Serve as a Dask worker for ``threads`` jobs at once, until cancelled or closed by the scheduler.
 
     If the scheduler is lost, the worker stops its child processes and waits for the next scheduler at the
-    same address. Meanwhile ``kernels`` compiles what this machine lacks.
+    same address. Meanwhile ``kernels`` compiles the kernels that this machine lacks.
 
     It runs without Dask's nanny, whose workers may not have child processes, and without the dashboard.
     """

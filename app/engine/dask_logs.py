@@ -8,5 +8,5 @@ import dask
 
 
 def keep_no_messages() -> None:
-    """Let this process keep none of them. Call it before Dask's objects are made."""
+    """Let this process keep none of Dask's messages. Call it before Dask's objects are made."""
     dask.config.set({"distributed.admin.low-level-log-length": 0})

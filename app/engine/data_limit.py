@@ -42,8 +42,8 @@ def renew_limit(extra: int, most: int) -> None:
 def _keep_little(size: int) -> None:
     """Let the C library return pieces of ``size`` bytes to the system as soon as they are free.
 
-    By itself it keeps up to 64 MiB, and cuts large pieces out of memory that it can then not return. The next
-    task would lack them.
+    By default the library keeps up to 64 MiB, and takes large pieces from memory that it cannot return. The
+    next task would lack this memory.
     """
     set_option = getattr(ctypes.CDLL(None), "mallopt", None)  # glibc has it
     if set_option is not None and size < _MOST_KEPT:

@@ -79,7 +79,7 @@ class TaskFiles(Protocol):
         """Return the task with its files on this machine, or the Failure that prevents it."""
 
     def send(self, task: Any, outcome: Outcome, stopped: Callable[[], bool]) -> Outcome:
-        """Send what a fetched task has written; return its outcome, or the Failure that prevents it."""
+        """Send the files of a fetched task; return its outcome, or the Failure that prevents it."""
 
     def release(self, task: Any) -> None:
         """Give back the files of a fetched task."""
@@ -131,7 +131,7 @@ class Engine(Protocol):
         """
 
     def running_since(self, task_id: str) -> float | None:
-        """Return since when the task runs, by `time.monotonic`; None: it waits, or nobody knows yet."""
+        """Return when the task started, by `time.monotonic`; None: it waits, or it is unknown yet."""
 
     async def cancel(self, task_id: str) -> None:
         """Stop the task, if necessary with its worker; its outcome is a Failure with code `CANCELLED`."""

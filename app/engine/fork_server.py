@@ -56,7 +56,7 @@ def start() -> bool:
 
 
 def inherit() -> None:
-    """Let this process, a fork of the one that has started the server, use it as long as it runs.
+    """Let this process, a fork of the process that has started the server, use the server as long as it runs.
 
     Then this process starts one of its own. multiprocessing asks for the exit code of the server, which only
     its parent may.

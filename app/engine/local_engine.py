@@ -3,9 +3,9 @@
 Workers share nothing: the processes of a usual pool share a pipe and its locks, and one that is killed while
 it holds a lock breaks the whole pool. Here a failing worker affects no other worker.
 
-A cancelled task is requested to stop. If it does not within a second, its worker is killed. A worker that was
-killed or lost is replaced. It takes tasks again when the new process has sent its id, so a free worker is
-always up, and warm if the settings ask for that.
+A cancelled task is requested to stop. If it does not stop within a second, its worker is killed. A worker
+that was killed or lost is replaced. It takes tasks again when the new process has sent its id, so a free
+worker is always up, and warm if the settings ask for that.
 
 A worker that was killed counts as lost if the kernel has killed no process for lack of memory since the task
 began. Otherwise, and after a crash, its end is the task's fault: another worker would end in the same way.
@@ -119,7 +119,7 @@ class EmbeddedEngine:
         self._running: dict[str, Running] = {}
         self._busy: set[WorkerLink] = set()
         self._starting: set[WorkerLink] = set()
-        """Workers that get a new process, which has served nobody."""
+        """Workers that get a new process, which has not run a task of any owner."""
         self._background: set[asyncio.Task[None]] = set()
         self._closing = False
         self._since: dict[str, float] = {}
@@ -361,10 +361,10 @@ class EmbeddedEngine:
         return not self._one_owner or worker.owner in (owner, None)
 
     def _take_free(self, owner: str) -> WorkerLink:
-        """Take a free worker: the last used, whose caches are warm.
+        """Take a free worker: the last used one, whose caches are warm.
 
-        If owners are separated, it is the last used one of the owner, otherwise one that has served nobody,
-        otherwise the one that has been idle for longest.
+        If owners are separated, take the owner's last used worker; if there is none, a worker without an
+        owner; otherwise the worker that has been idle for longest.
         """
         if not self._one_owner:
             return self._free.pop()

@@ -137,7 +137,7 @@ def landlock_version() -> int:
 
 
 def offered() -> list[str]:
-    """Return what this system offers to confine a worker."""
+    """Return the means of this system to confine a worker."""
     if sys.platform != "linux":
         return []
     version = landlock_version()

@@ -1,4 +1,4 @@
-"""Environment variables of worker processes: only those of an allow-list.
+"""Environment variables of worker processes: only variables of an allow-list.
 
 The service's environment has passwords and keys, such as ``ROWVEIL_DATABASE_URL``, ``ROWVEIL_KEY`` or
 ``AWS_SECRET_ACCESS_KEY``, and may have any others that an operator has set.

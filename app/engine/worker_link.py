@@ -48,7 +48,8 @@ _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
 _PROCESSES = threading.Lock()
-"""Starting a process asks for the exit codes of all others; two askers at once would lose a code."""
+"""The start of a process requests the exit codes of all others; two requests at the same time would lose a
+code."""
 
 
 _LINKS: "weakref.WeakSet[WorkerLink]" = weakref.WeakSet()
@@ -248,7 +249,7 @@ def _exit_code(process: BaseProcess) -> int | None:
 
 
 def exists(pid: int) -> bool:
-    """Whether the process runs, as long as nobody has asked for its exit code."""
+    """Whether the process runs, as long as its exit code has not been requested."""
     try:
         if hasattr(os, "waitid"):  # None while it runs; WNOWAIT leaves the exit code to be asked for
             return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None

@@ -77,7 +77,7 @@ class WorkerSetup:
 
     threads: int
     memory_bytes: int
-    """Memory budget of a task in bytes, in addition to what the idle worker uses."""
+    """Memory budget of a task in bytes, in addition to the memory of the idle worker."""
     preload: tuple[str, ...] = ()
     """Modules to import before the first task."""
     warm: str = ""
@@ -85,7 +85,7 @@ class WorkerSetup:
 
     It is a name, because the function itself would import numba before the threads are set."""
     confinement: Confinement | None = None
-    """Limits of what it may reach; None: it may reach what the service may."""
+    """Limits of the worker's rights; None: it has the rights of the service."""
     one_owner: bool = False
     """Whether a process runs tasks of one owner only, and is replaced before it gets those of another one."""
 

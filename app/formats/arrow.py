@@ -105,8 +105,8 @@ def open_arrow(data: bytes | BinaryIO) -> Batches:
 def _whole(batches: Iterable[pa.RecordBatch], source: StreamFile) -> Iterator[pa.RecordBatch]:
     """Yield the batches; raise FormatError if the stream has no end marker, or bytes after it.
 
-    Arrow's reader takes the end of the bytes after a batch for the end of the table, so that the rows of a
-    writer that was stopped would be missing, and leaves bytes after the marker unread.
+    Arrow's reader accepts the end of the bytes after a batch as the end of the table, so that rows of a
+    stopped writer would be missing. It leaves bytes after the marker unread.
     """
     yield from batches
     if source.missed:

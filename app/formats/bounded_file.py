@@ -65,7 +65,9 @@ class BoundedFile:
             return data
 
     def read_buffer(self, count: int) -> npt.NDArray[np.uint8]:
-        """Read up to ``count`` bytes as `read`; Arrow prefers it, and keeps the memory as that of a batch.
+        """Read up to ``count`` bytes like `read`.
+
+        Arrow prefers this method, and keeps the memory as the memory of a batch.
 
         numpy requests huge pages for large memory, whose first use costs a fifth of that of a bytes object's.
         """

@@ -1,9 +1,9 @@
 """Check of the quotes of a CSV, before Arrow reads it.
 
 A cell that begins with a quote ends with one, and a quote inside of it is doubled (RFC 4180, section 2).
-Arrow drops a quote after which the cell goes on, and may take the rows up to the next quote for one cell: a
-file whose writer escapes quotes by a backslash, as Spark does, would lose values without an error. A quote
-within a cell that does not begin with one is a character like others.
+Arrow drops a quote in the middle of a cell, and may take the rows up to the next quote for one cell. A file
+whose writer escapes quotes by a backslash, like Spark, would lose values without an error. A quote within a
+cell that does not begin with one is a character like others.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Formats by their first bytes: refuse an upload that is not what its media type states."""
+"""Formats by their first bytes: refuse an upload whose format is not that of its media type."""
 
 import codecs
 

@@ -1,7 +1,7 @@
 """JSON reader: rows or columns of JSON values to a table.
 
-The field order is that of first appearance. `fields` may declare the types of some fields; the others are
-inferred (`app.formats.json_columns`). A key that a row lacks is a null. Without rows, `fields` alone
+Fields are in the order of their first appearance. `fields` may declare the types of some fields; the others
+are inferred (`app.formats.json_columns`). A key that a row lacks is a null. Without rows, `fields` alone
 determines the fields of the table.
 """
 

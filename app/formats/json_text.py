@@ -30,7 +30,7 @@ _COLON, _QUOTE, _SPACE, _POINT, _LINE_END = b':" .\n'
 _ZERO = np.uint8(ord("0"))
 
 _SHORT = 1 << 12
-"""Bytes up to which the array functions take longer than those of `bytes`."""
+"""Number of bytes up to which the array functions take longer than methods of `bytes`."""
 
 _SPACED_COLON = re.compile(rb"[\x00-\x20]:")
 
@@ -51,7 +51,8 @@ _LOOKED_AT = 64
 _LONG_NUMBER = re.compile(
     rb"[0-9]{16}\.|[0-9]{15}\.[0-9]|[0-9]{14}\.[0-9]{2}|[0-9]{13}\.[0-9]{3}|[0-9]{12}\.[0-9]{4}"
 )
-"""Numbers that float64 may not hold: those of 16 digits without the fifth and later ones after the point."""
+"""Numbers that float64 may not hold: numbers of 16 digits, not counting the fifth and later digits after the
+point."""
 
 _LEAST_DIGITS, _MOST_DIGITS, _MOST_AFTER = 12, 16, 4
 """Digits before the point with which and up to which digits after it count, and most of these."""

@@ -4,7 +4,7 @@ Arrow's reader of a stream reads a batch as a whole, and many writers put a whol
 the reader gets memory without content as the body of a large batch, for which the system has no pages, and
 finds where in the body the buffers of each column are. Then these are read for some rows at a time.
 
-A batch whose columns are not in the body as they are, since it is compressed or damaged, is read as a whole.
+A batch whose body does not have the plain columns, because it is compressed or damaged, is read as a whole.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class _Body:
 
 
 class _Elsewhere(Exception):
-    """A buffer is not in the body as it is, or it is damaged."""
+    """A buffer is not uncompressed in the body, or it is damaged."""
 
 
 class StreamFile(BoundedFile):
@@ -240,7 +240,7 @@ def _next(reader: pa.ipc.RecordBatchStreamReader, file: StreamFile) -> pa.Record
 
 
 def _columns(file: StreamFile, batch: pa.RecordBatch, body: _Body) -> list[_Column]:
-    """Return the columns of a batch; none if one of them cannot be read from the body."""
+    """Return the columns of a batch, or an empty result if a column cannot be read from the body."""
     try:
         pairs = zip(batch.schema.names, batch.columns, strict=True)
         return [_Column(file, body, name, column) for name, column in pairs]

@@ -30,10 +30,10 @@ def sent_as(content_type: str | None, subject: str = "the body") -> str:
 def negotiate(accept: str | None, offered: Sequence[str]) -> str | None:
     """Return the offered media type of highest preference; None if none is acceptable.
 
-    The weight of an offer is that of the most specific range that covers it. For equal weights the offer that
-    was named more specifically wins, then the first one offered. Without a header, or with an empty one, the
-    first offered type is chosen. Parameters other than the weight are ignored, and so is a range with a
-    malformed weight.
+    The weight of an offer is the weight of the most specific range that covers it. For equal weights the
+    offer that was named more specifically wins, then the first one offered. Without a header, or with an
+    empty one, the first offered type is chosen. Parameters other than the weight are ignored, and so is a
+    range with a malformed weight.
     """
     if accept is None or not accept.strip():
         return offered[0] if offered else None

@@ -1,4 +1,4 @@
-"""Arrays without what no row shows, as they leave the service.
+"""Arrays without hidden data, as they leave the service.
 
 An Arrow array holds more than the values of its rows. The entries of a dictionary have an order, which is
 usually that of their first occurrence in the source, and entries stay although no row has them any more, such
@@ -33,7 +33,7 @@ from providers.tables.type_names import has_dictionary
 
 
 def released(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the batches without what no row shows."""
+    """Yield the batches without hidden data."""
     written = [WrittenDictionary() for _ in schema]
     for batch in batches:
         columns = [one.array(column) for one, column in zip(written, batch.columns, strict=True)]
@@ -52,7 +52,7 @@ class WrittenDictionary:
         self._entries: pa.Array | None = None
         """The same as it was written."""
         self._places: npt.NDArray[np.int64] = np.empty(0, np.int64)
-        """Entry of the dictionary as it was given -> entry as it was written; -1: none."""
+        """Entry of the given dictionary -> entry of the written one; -1: not written."""
 
     def array(self, array: pa.Array) -> pa.Array:
         """Return the array of a batch as it is written."""
@@ -81,7 +81,7 @@ class WrittenDictionary:
 
 
 def released_array(array: pa.Array) -> pa.Array:
-    """Return the same values without what no row shows; the array itself if it holds nothing else.
+    """Return the same values without hidden data; the array itself if it has none.
 
     Types that no stored table has (`providers.tables.layouts`) are left as they are.
     """
@@ -175,7 +175,7 @@ def _own_places(
 
 
 def _places_in(entries: pa.Array, values: pa.Array) -> npt.NDArray[np.int64] | None:
-    """Return the place of each value among the entries; None if one of them is no entry."""
+    """Return the place of each value among the entries; None if a value is no entry."""
     _, codes = np.unique(equality_codes(joined_arrays([entries, values])), return_inverse=True)
     places = np.full(len(codes), -1, np.int64)
     places[codes[: len(entries)]] = np.arange(len(entries))

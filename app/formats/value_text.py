@@ -44,7 +44,7 @@ _NUMBER = r"-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,6})?"
 _INTEGER = re.compile("-?[0-9]+")
 
 _EXACT = {16: 2**11, 32: 2**24, 64: 2**53}
-"""Bits of a float -> number from which it does not hold all integers."""
+"""Bits of a float -> least number from which on it does not hold all integers."""
 
 LEAST_LOSSY = 2.0**39
 """Number from which float64 does not hold all numbers of `_MONEY_DIGITS` digits after the point."""

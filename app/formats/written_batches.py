@@ -53,7 +53,7 @@ def _joinable(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _in_own_memory(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows as one batch without memory of other rows, of which Arrow writes some."""
+    """Yield the rows as one batch without memory of other rows, a part of which Arrow would write."""
     if len(batches) != 1:
         yield from joined(batches)
         return

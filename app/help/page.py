@@ -25,7 +25,7 @@ def page(documents: Documents, source: str) -> str:
 
 
 def missing_page(documents: Documents | None, depth: int) -> str:
-    """Return the HTML of a page that says that its address has none.
+    """Return the HTML of a page about an address without a page.
 
     Parameters
     ----------

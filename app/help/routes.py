@@ -105,7 +105,7 @@ async def overview() -> Response:
 
 @router.get("/help/{path:path}")
 async def show(path: str, request: Request) -> Response:
-    """Return a page, a picture, or a page that says that there is none."""
+    """Return a page, a picture, or a page about an address without a page."""
     found = await run_in_threadpool(_find, path)
     cached = combined(request.headers.getlist("if-none-match"))
     if found.status == 200 and not none_match(cached, found.headers["ETag"]):

@@ -229,9 +229,10 @@ class Acceptance:
         ``first`` is the job that is rerun, ``of_buffers`` has the digests of buffers in the forms of its own;
         ``other_digest`` is the source's digest in the form in which it may have been released.
 
-        Small tables are sealed into the row, others are written. Both are done before the transaction, which
-        holds the owner's lock and must be short. Buffers and retained tables are looked up within it, so that
-        they cannot expire meanwhile. The seed is sealed before it, and again if it adds a series or control.
+        Small tables are sealed into the row, others are written to files. Both happen before the transaction,
+        which holds the owner's lock and must be short. Buffers and retained tables are looked up within it,
+        so that they cannot expire meanwhile. The seed is sealed before it, and again if it adds a series or
+        control.
         """
         written: list[str] = []
         try:
@@ -296,7 +297,7 @@ class Acceptance:
         return job
 
     def _join(self, session: Transaction, job: Job, first: Job | None, other_digest: str | None) -> None:
-        """Check what was released of the source before, and add the job to its series."""
+        """Check the earlier releases of the source, and add the job to its series."""
         if first is None:
             check_released(session, self._settings, job, other_digest)
             join_series(session, self._stores.sealer, job)

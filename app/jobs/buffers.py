@@ -222,7 +222,7 @@ class Buffers:
         caller: Caller,
         copied: str | None = None,
     ) -> Buffer:
-        """Return the new buffer of a stored table, or that of an equal request that was earlier.
+        """Return the new buffer of a stored table, or the buffer of an earlier equal request.
 
         The table is discarded unless a new buffer has it. ``copied`` is the id of the buffer that was copied.
         """
@@ -248,7 +248,7 @@ class Buffers:
         submission: SubmissionOptions,
         caller: Caller,
     ) -> Buffer:
-        """Return the buffer made under the key, if this upload equals the one that made it."""
+        """Return the buffer made under the key, if this upload equals the upload that made it."""
         size = 0
         async for chunk in hashed.chunks():
             size += len(chunk)
@@ -268,8 +268,8 @@ class Buffers:
     ) -> Buffer:
         """Create a buffer from another one, without some fields, with other types or with more nulls.
 
-        Name and label that are not given are those of the other one. If the idempotency key was used before,
-        the earlier copy is returned, also if the other buffer is gone.
+        A name or label that is not given is taken from the other buffer. If the idempotency key was used
+        before, the earlier copy is returned, also if the other buffer is gone.
 
         Raises
         ------

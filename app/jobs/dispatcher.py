@@ -112,7 +112,7 @@ class Dispatcher:
         self._tracked: dict[str, asyncio.Task[None]] = {}
         """Claimed jobs and the tasks that track them."""
         self._starting: set[str] = set()
-        """Claimed jobs that nobody tracks yet: a task is being built, or an acceptance ends."""
+        """Claimed jobs that are not tracked yet: a task is being built, or an acceptance ends."""
         self._to_cancel: set[str] = set()
         self._overdue: set[str] = set()
         self._background: set[asyncio.Task[Any]] = set()
@@ -125,7 +125,7 @@ class Dispatcher:
         """New jobs that wait for a worker before they are accepted: see `_wait_for_worker`."""
 
     async def start(self) -> None:
-        """Start to claim queued jobs and to expire those that are past their deadline."""
+        """Start to claim queued jobs, and to expire jobs past their deadline."""
         self._engine.on_capacity = self._turns.on_wait = self._wake.set
         self._claiming = asyncio.create_task(self._claim_while_capacity())
         self._expiring = asyncio.create_task(self._expire_queued())
@@ -244,7 +244,7 @@ class Dispatcher:
         return job, (worker and worker.task) or self._built(job)
 
     async def _abandon(self, job_id: str, task: JobTask) -> None:
-        """Stop a job whose acceptance was not committed, and delete what it has written."""
+        """Stop a job whose acceptance was not committed, and delete its files."""
         await self._runs.cancel(job_id)
         self._starting.discard(job_id)
         if isinstance(task, SwapTask):
@@ -351,7 +351,7 @@ class Dispatcher:
     async def _claim_while_capacity(self) -> None:
         """Claim queued jobs and start plans and uploads while a worker is free, at every wake-up.
 
-        No job stays queued next to a free worker. The mark `_may_be_queued` is taken away only before a
+        No job stays queued while a worker is free. The mark `_may_be_queued` is taken away only before a
         claim reads the queue. Each way into the queue sets it after its commit, in the event loop: an
         acceptance, a job that returns, a takeover, and the end of a pause of claims. So a job that this
         claim does not see is marked while the claim runs, or after it. A claim that finds a job reports
@@ -534,9 +534,9 @@ class Dispatcher:
         return None
 
     def _built(self, job: Job) -> JobTask | None:
-        """Build the task of a claimed job; None: it cannot be started now, or has failed.
+        """Build the task of a claimed job; None: the job cannot be started now, or has failed.
 
-        It has failed if its tables or its seed do not open. If the storage does not work, or another replica
+        The job fails if its tables or its seed do not open. If the storage does not work, or another replica
         may have the master key, the job returns to the queue. If the database does not respond, the next
         takeovers find a claim that nobody tracks, and put the job back into the queue.
         """

@@ -237,7 +237,7 @@ class Lifecycle:
 
 
 def _confinement(settings: Settings) -> Confinement | None:
-    """Return what workers may reach; None if the settings do not confine them."""
+    """Return the rights of workers; None if the settings do not confine them."""
     if not settings.confine_workers:
         _log.warning("workers are not confined (ROWVEIL_CONFINE_WORKERS)")
         return None

@@ -71,9 +71,9 @@ class ProgressSender:
             await asyncio.wait([self._task])
 
     def send(self) -> None:
-        """Send what has changed, and delete the objects of files that are gone. Blocking. Raises OSError.
+        """Send changed progress, and delete the objects of removed files. Blocking. Raises OSError.
 
-        Workers may write to the folder: anything that is no progress file by its name and length is left out.
+        Workers may write to the folder: a file without the name and length of a progress file is left out.
         """
         found: dict[str, bytes] = {}
         for path in self._folder.glob("*"):

@@ -27,7 +27,7 @@ from app.worker.tasks import SwapTask
 from providers.errors import ProviderError
 
 _ABORT_SECONDS = 10.0
-"""Time that a cancelled write gets to remove what it has written."""
+"""Time that a cancelled write gets to remove its file or object."""
 
 _ANSWER_SECONDS = 130.0
 """Time that a cancelled write to a bucket gets for the answer to its last request: the object may be there,

@@ -217,7 +217,7 @@ def options_of_rerun(first: Job) -> dict[str, Any] | None:
     if first.destination_digest is None:
         raise StateConflict(
             f"{ran}, and this version of Rowveil has {revision}: a rerun would be compared with the job's "
-            "destination, which it has not; submit it again"
+            "destination, but it has none; submit it again"
         )
     released = {"revision": first.revision, "destination_digest": first.destination_digest}
     return (options_of_own_revision(first) or {}) | {FIRST_RELEASE: released}

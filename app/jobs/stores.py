@@ -88,7 +88,7 @@ class Stores:
 
     @classmethod
     def open(cls, settings: Settings, process: ApiProcess | None = None) -> Self:
-        """Migrate the database, acquire a lease, and sweep what dead services have left.
+        """Migrate the database, acquire a lease, and sweep files of dead services.
 
         An embedded database serves one service only, so the home folder is locked as well; if the service has
         several API processes, their parent holds that lock.
@@ -247,7 +247,7 @@ class Stores:
         self._unnamed.difference_update(blobs)
 
     def mark_unused(self, blobs: Iterable[str]) -> None:
-        """Mark new blobs that nobody has written, and that no row will name."""
+        """Mark new blobs that were never written, and that no row will name."""
         self._unnamed.difference_update(blobs)
 
     def drop(self, blobs: Collection[str]) -> None:
@@ -261,7 +261,7 @@ class Stores:
         self._unnamed.difference_update(blobs)
 
     def delete_blobs(self, blobs: Iterable[str]) -> None:
-        """Delete blobs that no committed row names; the next sweep deletes those that remain.
+        """Delete blobs that no committed row names; the next sweep deletes remaining blobs.
 
         A folder that does not respond holds the caller only for a moment.
         """
@@ -400,8 +400,7 @@ def _lock(file: Path, locked: Path, opened: ExitStack, deadline: float) -> None:
                 raise HomeInUse(locked) from error
         except OSError as error:
             raise HomeUnusable(
-                f"{file} cannot be locked ({error.strerror}), so that nothing keeps a second service from "
-                "its data: put ROWVEIL_HOME and the database on a file system with locks (flock), such as a "
-                "local disk"
+                f"{file} cannot be locked ({error.strerror}), so a second service could use the same data: "
+                "put ROWVEIL_HOME and the database on a file system with locks (flock), such as a local disk"
             ) from error
         time.sleep(_LOCK_LOOK_SECONDS)

@@ -272,7 +272,7 @@ class Watchers:
 
 
 def _ignore_error(read: asyncio.Task[Job]) -> None:
-    """Take the error of a read for which no watcher waits any more."""
+    """Retrieve the error of a read for which no watcher waits any more."""
     if not read.cancelled():
         read.exception()
 

@@ -1,4 +1,4 @@
-"""One API process as it sees itself: its place among the others, and what it says to them."""
+"""View of one API process: its place among the others, and its messages to them."""
 
 import asyncio
 import logging
@@ -17,7 +17,7 @@ _AGAIN_SECONDS = 0.05
 class ApiProcess:
     """The only API process of a service, or one of several, which reaches the others by the supervisor.
 
-    What it says is only a hint that something is in the database. So a message that is lost costs time only.
+    Its messages are only hints about changes in the database. So a lost message costs only time.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """Messages between the supervisor and an API process: a kind in one byte, and a text.
 
 They travel over a pair of sockets that keeps the limits of messages and passes on open files. No message is
-waited for. One that finds a full socket is not sent; it is either sent later, or what it says is found in the
-database within half a second.
+waited for. A message that finds a full socket is not sent. It is sent later, or its receiver finds the change
+in the database within half a second.
 """
 
 import socket

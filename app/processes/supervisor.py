@@ -1,4 +1,4 @@
-"""Supervisor of the API processes: starts them, gives each connection to the idlest, and replaces the dead.
+"""Supervisor of the API processes: starts them, gives each connection to the least busy, replaces dead ones.
 
 It accepts connections itself and passes them on. If the processes shared the listening socket, the system
 would choose among them: one could get all connections of a client that keeps them open. A request then goes
@@ -227,7 +227,7 @@ class Supervisor:
                 self._lose(member, os.waitstatus_to_exitcode(status))
 
     def _lose(self, member: _Member, code: int) -> None:
-        """Close what belongs to a process that has ended, and have it replaced unless the service ends."""
+        """Close the sockets of an ended process, and have the process replaced unless the service ends."""
         assert member.channel is not None
         while self._receive(member):  # its last messages
             pass
@@ -261,7 +261,7 @@ class Supervisor:
             listener.close()
 
     def _stop_at_intervals(self) -> None:
-        """Ask all processes to end; kill those that a frozen system or a debugger holds for too long."""
+        """Request all processes to end; kill one that a frozen system or a debugger holds for too long."""
         now = time.monotonic()
         if now < self._stop_at:
             return

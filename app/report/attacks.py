@@ -29,11 +29,11 @@ _VERDICTS = {
 }
 
 _CONTROLS = {
-    "given": "The control are the rows that were given with the request, which were not in the source.",
-    "sister": "The control are a tenth of the source's rows, or of its units or households if the parameters "
-    "name these, which were withheld from a sister release: the same service with the same parameters. The "
-    "sister release was attacked, and thrown away.",
-    "none": "There are no control rows: the risks are relative to guessing, and count what is true of "
+    "given": "The control rows were given with the request; they were not in the source.",
+    "sister": "The control rows are a tenth of the source's rows, or of its units or households if the "
+    "parameters name these. They were withheld from a sister release by the same service with the "
+    "same parameters. The sister release was attacked, and thrown away.",
+    "none": "There are no control rows: the risks are relative to guessing, and count facts that hold for "
     "everybody as disclosed.",
 }
 
@@ -46,7 +46,7 @@ class AttackSection:
     headline: str
     reasons: Sequence[str]
     sentences: Sequence[str]
-    """Origin of the control, thresholds, and what was sampled."""
+    """Origin of the control, thresholds, and sizes of samples."""
     picture: Picture | None
     meanings: Sequence[tuple[str, str]]
     """Title of an attack, and what its success means, or a limit of the attack."""

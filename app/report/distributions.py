@@ -79,19 +79,20 @@ def _caption(field: Mapping[str, Any], threshold: int) -> str:
             f"Not drawn: there are fewer than {2 * threshold} numbers, or they are too large or too small."
         )
     elif before == after and missing.get("source") == missing.get("destination"):
-        parts.append("The same before and after, as far as is shown.")
+        parts.append("All counts that are shown are the same before and after.")
     if any(count != 0 for count in missing.values()):
         parts.append(
             f"Missing: {_count(missing.get('source'))} before, {_count(missing.get('destination'))} after."
         )
     if field.get("suppressed_left_out"):
         parts.append(
-            f"Fewer than {threshold} values that the release lost are left out, and what took their place."
+            f"Fewer than {threshold} values that the release lost are left out, as are the values in their "
+            "place."
         )
     if field["kind"] != "number":
         parts += _categories(field)
     if None in counts:
-        parts.append(f"A count that is not shown (open circle) is below {threshold}, or would give one away.")
+        parts.append(f"A count that is not shown (open circle) is below {threshold}, or would reveal one.")
     return " ".join(parts)
 
 

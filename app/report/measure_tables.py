@@ -71,9 +71,9 @@ class Figure:
     fields: Sequence[Cell]
     sample: str
     meaning: str
-    """One line on what the value counts."""
+    """Meaning of the value in one line."""
     remedy: str
-    """Sentence on what to do if the value is bad."""
+    """Remedy if the value is bad, as a sentence."""
     caution: str
     """Sentences on extreme values that decide the value; empty if none do."""
 

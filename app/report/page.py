@@ -156,7 +156,7 @@ def _by_concern(
 def _pictures(
     pictures: Mapping[str, Any], measures: Mapping[str, Any], discretion: Discretion
 ) -> list[Picture]:
-    """Draw all charts except those of single fields."""
+    """Draw all charts except the charts of single fields."""
     found: list[Picture | None] = []
     if point := pictures.get("risk_utility"):
         keys = [str(point[which]["key"]) for which in ("risk", "utility")]

@@ -105,9 +105,9 @@ def frontier(given: Mapping[str, Any], discretion: Discretion) -> Choice | None:
     sentences = [f"{tried}.", *_comparison(given, len(marked))]
     if (preferred := given.get("recommended")) is not None:
         what = {"risk": "risk", "utility": "loss of utility"}[str(given["matters"])]
-        sentences.append(f"You said that {what} matters more: number {preferred + 1} has the least of those.")
+        sentences.append(f"You said that {what} matters more: number {preferred + 1} has the least.")
         if close := [str(index + 1) for index in given.get("recommended_within_uncertainty") or ()]:
-            sentences.append(f"Number {listed(close)} has no more of it beyond the uncertainty.")
+            sentences.append(f"Number {listed(close)} differs from it by no more than the uncertainty.")
         sentences += _new_runs(given)
     if runs > 1:
         sentences.append(f"Each point is the mean of {number(runs)} runs.")
@@ -171,7 +171,7 @@ def _new_runs(given: Mapping[str, Any]) -> list[str]:
     if not values:
         return []
     return [
-        "The figures by which it was picked are good by chance, too: in new runs with other seeds "
+        "The figures by which it was picked are partly good by chance: in new runs with other seeds "
         f"{' and '.join(values)}."
     ]
 
@@ -260,7 +260,7 @@ def _outcome(point: Mapping[str, Any], discretion: Discretion) -> str:
 
 
 def candidates(given: Mapping[str, Any], discretion: Discretion) -> Choice | None:
-    """Describe the candidates and the one that was kept."""
+    """Describe the candidates and the kept candidate."""
     table = given.get("table") or []
     if not table:
         return None
@@ -326,8 +326,8 @@ def candidates(given: Mapping[str, Any], discretion: Discretion) -> Choice | Non
 _KEPT = "The best one is this job's result."
 
 _NO_EPSILON = (
-    "The epsilon of a candidate is that of this run alone. The kept one has no finite epsilon, because the "
-    "choice depends on the source."
+    "Each epsilon is for this run of the candidate alone. The kept candidate has no finite epsilon, "
+    "because the choice depends on the source."
 )
 
 _FIRST = "The first one is this job's result."

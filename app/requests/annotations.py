@@ -98,7 +98,7 @@ class AnnotationsBody(StrictModel):
 
 
 class AnnotationChange(AnnotationsBody):
-    """Change of the name, the label or the notes: an empty text removes one, and what is left out stays."""
+    """Change of the name, the label or the notes: an empty text removes one; one that is left out stays."""
 
     @model_validator(mode="after")
     def _changes_something(self) -> Self:

@@ -20,7 +20,7 @@ from providers.attacks.thresholds import Thresholds
 
 
 class AttackRequest(SubmissionBody, AttackOptions):
-    """A release, its source, what an intruder knows, and what is to be protected."""
+    """A release, its source, the fields that an intruder knows, and the fields to protect."""
 
     source: Source | SkipJsonSchema[None] = None
     """Original table. With `job` it must be that job's source, and may be left out while the job or a buffer
@@ -32,8 +32,8 @@ class AttackRequest(SubmissionBody, AttackOptions):
     destination: Source | SkipJsonSchema[None] = None
     """Release to attack, made by any tool; in place of `job`."""
     control: Source | SkipJsonSchema[None] = None
-    """Rows of the same population that were not in the source. Attacks on them succeed only by what is true
-    of everybody. Without them, and without `job`, risks are relative to guessing."""
+    """Rows of the same population that were not in the source. Attacks on them succeed only by facts that
+    hold for everybody. Without control rows and without `job`, risks are relative to guessing."""
     aligned: bool | SkipJsonSchema[None] = None
     """Whether row i of the release was row i of the source. Default: true if both have the same number of
     rows, unless the job has put them into a random order."""

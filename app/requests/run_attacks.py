@@ -47,7 +47,7 @@ RunAttacks = Annotated[
 
 
 def attack_options_of_run(given: RunAttackOptions, measures: MeasureOptions) -> AttackOptions:
-    """Return the options of the attacks after a run; fields that are not named are those of the measures.
+    """Return the options of the attacks after a run; unnamed fields come from the options of the measures.
 
     Raises InvalidRequest: neither names a field.
     """

@@ -107,8 +107,8 @@ class SentTo(StrictModel):
 
     reference: str = Field(examples=["s3://bucket/released.parquet"])
     """Object of an S3 bucket, or file in a folder that the service can reach, below one of the allowed
-    prefixes of the caller's project. It is written only if there is nothing, unless `overwrite` is true.
-    It needs the scope `read` if a table of the request is not the caller's own."""
+    prefixes of the caller's project. It is written only if nothing exists there, unless `overwrite` is true.
+    The call needs the scope `read` if a table of the request is not the caller's own."""
     media_type: UploadedType | SkipJsonSchema[None] = None
     """Media type to write. Default: derived from the suffix of the reference."""
     overwrite: bool = False
@@ -124,7 +124,7 @@ class SentTo(StrictModel):
 
 
 class RerunDestination(Source):
-    """Table that a job measured, or the reference to write a run's destination to."""
+    """Table that a job measured or attacked, or the reference to write a run's destination to."""
 
     overwrite: bool = False
     """true: replace an existing object or file, where the administrator allows it."""

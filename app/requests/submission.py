@@ -41,8 +41,8 @@ class SubmissionBody(AnnotationsBody):
     """Submission options in the body of every request that creates a job."""
 
     priority: Priority = "normal"
-    """Scheduling priority. Callers take turns within a priority; of two priorities the higher one gets
-    several turns for each of the lower one. No job waits forever. `high` needs the scope `priority:high`."""
+    """Scheduling priority. Callers take turns within a priority; a priority gets several turns for each turn
+    of the next lower one. No job waits forever. `high` needs the scope `priority:high`."""
     deadline_seconds: Annotated[float, Field(gt=0, le=_LONGEST_SECONDS)] | SkipJsonSchema[None] = Field(
         default=None, examples=[600]
     )

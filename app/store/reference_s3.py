@@ -73,7 +73,7 @@ def write_object(
     Without ``overwrite`` the storage itself makes sure that no object is replaced (``If-None-Match: *``). Up
     to 16 MiB are one conditional request. A larger object is written under the name ``draft`` in the same
     folder and copied under the same condition: the library writes no parts conditionally. ``proceed`` is
-    called before the copy, which it prevents by an error.
+    called before the copy; if it raises, nothing is copied.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """Folder in which the API processes of a service count, so that any of them shows the sums.
 
 prometheus_client keeps the values of a process in files of a folder if a variable names it when the library
-is imported. What a dead process has counted stays counted.
+is imported. Counters of a dead process are kept.
 """
 
 import os

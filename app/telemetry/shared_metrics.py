@@ -9,7 +9,7 @@ from prometheus_client.registry import Collector
 from app.telemetry.metrics_folder import metrics_folder
 
 _EARLIEST = "process_start_time_seconds"
-"""The one metric of a process of which the service has the least value, and not the sum."""
+"""Metric for which the service shows the least value of its processes, not the sum."""
 
 
 def text_of_all(folder: Path) -> bytes:
@@ -21,7 +21,7 @@ def text_of_all(folder: Path) -> bytes:
 
 
 def forget_process(pid: int) -> None:
-    """Remove the gauges of a process that has ended; what it has counted stays."""
+    """Remove the gauges of an ended process; its counters stay."""
     multiprocess.mark_process_dead(pid, str(metrics_folder()))  # type: ignore[no-untyped-call]
 
 

@@ -40,7 +40,7 @@ class AddressRefused(Exception):
 
 
 class CertificateRefused(Exception):
-    """The receiver's certificate does not verify; the message says why, and quotes nothing of it."""
+    """The receiver's certificate does not verify; the message gives the reason without quoting it."""
 
 
 @dataclass(frozen=True, slots=True)

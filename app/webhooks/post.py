@@ -219,7 +219,7 @@ def _url_and_host(url: str) -> tuple[httpcore.URL, str]:
 
 
 def _families_in_turn(addresses: list[Address]) -> list[Address]:
-    """Return the addresses with those of IPv4 and IPv6 in turn, the family of the first one first.
+    """Return the addresses of IPv4 and IPv6 in turn, beginning with the family of the first address.
 
     All addresses of one family may be unreachable (RFC 8305, 4).
     """

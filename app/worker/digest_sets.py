@@ -1,4 +1,4 @@
-"""Sets of table digests, and of random draws, as bytes: a worker gets those of all earlier releases.
+"""Sets of table digests, and of random draws, as bytes: a worker gets the sets of all earlier releases.
 
 A digest takes 16 bytes: its form, and the first 120 bits of its SHA-256. Two different tables agree in these
 with a probability of 2**-120.

@@ -28,7 +28,7 @@ _USED = 0.8
 
 
 class TooLargeForMemory(Exception):
-    """The provider's fields exceed the memory budget, and it cannot run out of core; the message says why."""
+    """The provider's fields exceed the memory budget; the reason says why it cannot run out of core."""
 
 
 def swapped(
@@ -140,7 +140,7 @@ def memory_budget(provider: Provider[Any], source: BlobTable, params: Any, rows:
 
 
 def _least_bytes(source: BlobTable, fields: tuple[str, ...]) -> int:
-    """Sum the bytes of the fields with fixed-width values: a lower bound of what the fields take."""
+    """Sum the bytes of the fields with fixed-width values: a lower bound of the fields' memory."""
     fixed = [field.type for field in source.schema if field.name in fields and is_words(field.type)]
     return sum(kind.bit_width * source.rows // 8 for kind in fixed)
 

@@ -112,7 +112,7 @@ def _released_digest(task: SwapTask, columns: Mapping[str, Any], family: Earlier
 
 
 def _draw(task: SwapTask, question: ReleaseQuestion) -> str:
-    """Return the fingerprint of all that a run depends on: seed, source, service, parameters and series."""
+    """Return the fingerprint of all inputs of a run: seed, source, service, parameters and series."""
     series = None if task.series is None else [task.series.name, task.series.wave]
     made = [task.service, task.revision, task.parameters, task.options.get("candidates"), series]
     written = json.dumps(made, sort_keys=True).encode()
@@ -130,10 +130,10 @@ def composed_epsilon(
 ) -> dict[str, Any]:
     """Add up the epsilons of all releases of a source with draws of their own, this one included.
 
-    The bytes do not matter: two independent runs that give the same ones reveal more than one of them, so
-    that both count. The same run again reveals nothing more. The sum holds for an exchange of the fields that
-    all releases swap: see `providers.swapping.composition`. Two runs that differ and have one seed are not
-    independent: then there is no sum.
+    The bytes do not matter: two independent runs that give the same bytes reveal more than one run, so that
+    both count. The same run again reveals nothing more. The sum holds for an exchange of the fields that all
+    releases swap: see `providers.swapping.composition`. Two different runs with one seed are not independent:
+    then there is no sum.
 
     Parameters
     ----------
@@ -268,7 +268,7 @@ def known_risk(
 
 
 def measured_risk(task: SwapTask, key: bytes, first: pa.Table, releases: int) -> dict[str, Any]:
-    """Measure what that many releases by this job's service and parameters reveal, on some rows.
+    """Measure the disclosure of this many releases by the job's service and parameters, on some rows.
 
     Parameters
     ----------

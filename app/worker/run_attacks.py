@@ -21,8 +21,8 @@ _CONTROLS = {
     "sister": "The attacks were made on a sister release: the same service with the same parameters on the "
     "source without a random tenth of its rows, or of its units or households if the parameters name these. "
     "These rows are the control. The sister release was thrown away.",
-    "none": "There are no control rows: risks are relative to guessing, and count what is true of everybody "
-    "as disclosed.",
+    "none": "There are no control rows: risks are relative to guessing, and count facts that hold for "
+    "everybody as disclosed.",
 }
 
 _LIMITS = (

@@ -77,7 +77,7 @@ def _copied(task: CopyTask) -> dict[str, Any]:
 
 
 def _copy(task: CopyTask, reader: TableReader) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """Return schema and batches of the copy; what pandas noted of the table no longer holds."""
+    """Return schema and batches of the copy, without the metadata of pandas, which no longer hold."""
     types = declared_types(task.types)
     fields = []
     for each in reader.schema:

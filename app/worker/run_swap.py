@@ -246,7 +246,7 @@ def _pairs_of(task: SeriesTask) -> SeriesPairs:
 
 
 def _add_series(columns: dict[str, Any], task: SwapTask, result: SwapResult) -> None:
-    """Add the new pairs of a series, and what the manifest says about those that were read."""
+    """Add the new pairs of a series, and the manifest's digest of the pairs that were read."""
     if task.series is None:
         return
     assert result.pairs is not None  # every run of a series has them

@@ -202,7 +202,7 @@ def run_piece(task: PieceTask) -> dict[str, Any]:
 
 
 def _shared(prepared: Prepared, writer: SpoolWriter) -> list[list[SharedSpool]]:
-    """Return for each spool what other processes need to read it."""
+    """Return for each spool the data with which other processes read it."""
     shared = []
     for spool in prepared.spools:
         assert isinstance(spool, SealedSpool)  # the writer made it

@@ -2,7 +2,7 @@
 
 The parent of the worker processes moves the files: the service itself, or the process of a Dask worker. A
 worker process sees sealed files of its machine only. It has neither network nor credentials, so it can reach
-no object, not even that of its own task.
+no object, not even the objects of its own task.
 
 A blob that a task reads is fetched into a folder of this parent process, under the lock of which no other
 process deletes it. The copy stays for a minute after its last use, and so does a blob that was written here:
@@ -159,7 +159,7 @@ class Staging:
         return staged
 
     def send(self, task: Any, outcome: Outcome, stopped: Callable[[], bool]) -> Outcome:
-        """Send what a staged task has written; return its outcome, or the Failure that it was not sent."""
+        """Send the files of a staged task; return its outcome, or the Failure of the transfer."""
         if isinstance(outcome, Failure):
             return outcome
         try:
@@ -285,7 +285,7 @@ class Staging:
                 self._copies.pop(key).delete()
 
     def _make_files(self, task: Any, stopped: Callable[[], bool]) -> None:
-        """Make what a task finds in the shared folder where there is one."""
+        """Make the files that a task finds in a shared folder."""
         job = task.job if isinstance(task, _STEPS) else task
         if hasattr(job, "progress_path"):
             make_progress_file(Path(job.progress_path))

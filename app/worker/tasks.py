@@ -1,6 +1,6 @@
 """Task records sent to workers, one for each kind of task; they carry data and no code.
 
-A task holds only what its worker needs: of the keys, those of its own blobs.
+A task holds only the data that its worker needs, and only the keys of its own blobs.
 """
 
 import pickle

@@ -69,8 +69,8 @@ _NO_DIFFERENCE = frozenset(
         "series",
     }
 )
-"""Parameters that are not tried: they decide what happens to rows that the method cannot take, how fast or by
-which algorithm the same is computed, whether the release has an epsilon, or which rows are at risk."""
+"""Parameters that are not tried. They decide on rows that the method cannot take, on the speed or the
+algorithm of the same computation, on whether the release has an epsilon, or on the rows at risk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Try:
     """One set of parameters and its risk on the sample."""
 
     change: dict[str, Any]
-    """Parameters that differ from those of the release."""
+    """Parameters that differ from the parameters of the release."""
     state: State | None
     """State of its verdict; None if the service could not run."""
     risk: float | None
@@ -377,14 +377,14 @@ def _sentence(now: Try, second: SecondTrial | None, tries: list[Try], rows: int)
         again = " in a second trial, too" if second else ""
         return (
             f"None of {len(tries)} other parameters and values lowers the risk of {now.risk:.3f} {basis} "
-            f"beyond its interval{again}: another service, or fewer released fields, may."
+            f"beyond its interval{again}: another service, or fewer released fields, may lower it."
         )
     then, best = second.now, second.best
     change = " and ".join(f"'{name}' = {_written(value)}" for name, value in best.change.items())
     return (
         f"With {change} the risk of the worst attack is {best.risk:.3f} ({best.state}) in place of "
-        f"{then.risk:.3f} ({then.state}), {basis}; {len(tries)} parameters and values were tried, and these "
-        "risks are those of a second trial of the best."
+        f"{then.risk:.3f} ({then.state}), {basis}; {len(tries)} parameters and values were tried, and both "
+        "risks are from a second trial with the best."
     )
 
 

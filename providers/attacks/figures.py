@@ -63,7 +63,7 @@ class AttackFigures:
     it was left out. A secret that is left out may have a result, which is not judged."""
     control: Control
     sampled: dict[str, int] = field(default_factory=dict)
-    """``attacks``: number of attacks of each kind, if the table is too large for those asked for;
+    """``attacks``: number of attacks of each kind, if the table is too large for the requested number;
     ``training_rows``: rows of the release on which a model was trained, if not all. Empty if nothing was
     sampled."""
 

@@ -2,8 +2,8 @@
 
 Two intruders guess the secret of each attacked row: one takes the value of the nearest released row, the
 other trains a gradient-boosted model on the release. Guesses of numbers are right within a relative
-tolerance. Where the release left some of the known fields nearly unchanged, both also attack with these
-alone, because the changed ones are noise.
+tolerance. If the release left some of the known fields nearly unchanged, both intruders also attack with only
+these fields, because changed fields are noise.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,8 @@ _TREES = 300
 """Most trees of a model, over all classes."""
 
 _LEVELS = 254
-"""Most categories of a known field that a model distinguishes, the most frequent ones; others are missing."""
+"""Number of categories of a known field that a model distinguishes at most: the most frequent; others are
+missing."""
 
 
 UNCHANGED = "_unchanged"
@@ -52,7 +53,7 @@ class Search:
     nearest: Sequence[Int64Array]
     """Released rows for the attacked rows of the source, and for those of the control; shape (attacks, 1)."""
     is_part: bool
-    """Whether they are the unchanged ones of the known fields, and others are ignored."""
+    """Whether these are only the unchanged known fields, and the others are ignored."""
 
 
 class Secret:

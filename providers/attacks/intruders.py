@@ -1,7 +1,7 @@
-"""Several intruders of one attack, of whom the strongest is reported and each is judged.
+"""Several intruders of one attack: the strongest is reported, and each is judged.
 
 Known fields that a release changed are noise in a search, so that an intruder who knows more of them would
-look weaker. Hence an intruder who uses the unchanged fields alone attacks as well.
+look weaker. Hence an intruder who uses only the unchanged fields attacks as well.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ An intruder has two other tables, of which each knows some fields of the same pe
 fields the intruder looks for the k nearest rows of the release. The attack succeeds if one released row is
 among both.
 
-The baseline is the same with the second set of fields of another person: what the released values of each set
-give without the link between the sets. If many released rows are equally near by both sets, as with a few
-categories, both searches often choose the same one.
+The baseline is the same with the second set of fields of another person: the success that the released values
+of each set give without the link between the sets. If many released rows are equally near by both sets, as
+with a few categories, both searches often choose the same one.
 
 Where the release left some of the fields nearly unchanged, an intruder with these alone attacks as
 well.

@@ -51,20 +51,20 @@ class AttackOptions(StrictModel):
     predicate_fields: Annotated[int, Field(ge=2, le=100)] = 3
     """Number of fields in a predicate of multivariate singling out. [2 to 100]"""
     releases: Annotated[int, Field(ge=1, le=MOST_RELEASES)] = 1
-    """Number of releases of this source with different seeds. With two or more the service runs that often
-    again, and `composition` attacks all releases together; it needs to know the service. Without secret
-    fields it attacks all fields that the service changes. [1 to 100]"""
+    """Number of releases of this source with different seeds. With two or more, the suite runs the service as
+    many times again, and `composition` attacks all releases together. Therefore the service must be known.
+    Without secret fields `composition` attacks all fields that the service changes. [1 to 100]"""
     tolerance: Annotated[float, Field(ge=0, lt=1)] = 0.05
-    """Relative error up to which a guess of a number counts as right. Dates and times: this share of the
-    interquartile range of the release. [0 or more, below 1]"""
+    """Relative error up to which a guess of a number counts as right. For dates and times: the error as a
+    share of the interquartile range of the release. [0 or more, below 1]"""
     known_share: Annotated[float, Field(gt=0, lt=1)] = 0.1
-    """Share of the rows whose true values an intruder knows, for the attacks that use the rule of a swap,
-    LOCALITY or PABIDOT and need some. [over 0, below 1]"""
+    """Share of the rows whose true values an intruder knows, for the attacks on a swap, LOCALITY or PABIDOT
+    that need known rows. [over 0, below 1]"""
     known_rows: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(max_length=MOST_KNOWN_ROWS)] = Field(
         default=(), examples=[[0, 17, 42]]
     )
-    """Rows of the source, counted from 0, whose true values an intruder knows, such as those of a household;
-    instead of `known_share`. Of a sister release, those of them that were not withheld."""
+    """Rows of the source, counted from 0, whose true values an intruder knows, such as the rows of a
+    household; instead of `known_share`. For a sister release, only the rows that were not withheld count."""
 
 
 _LISTS = ("known", "secret", "categorical_fields", "identifiers", "weights")
@@ -180,7 +180,8 @@ def _check_linked(options: AttackOptions, pointer: str) -> None:
     for index, name in enumerate(options.linked[1]):
         if name in first:
             raise ParameterError(
-                f"field '{name}' is in both lists: two tables of which both have it link without a release",
+                f"field '{name}' is in both lists: two tables that both have it can be linked without a "
+                "release",
                 f"{pointer}/linked/1/{index}",
             )
 

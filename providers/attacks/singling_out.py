@@ -4,8 +4,8 @@ An intruder writes predicates that match exactly one released row: on one field 
 or on several fields of a random released row. The attack succeeds if the predicate matches exactly one row
 of the source.
 
-If a person may have several rows, a predicate must match rows of exactly one person, in the release as in
-the source, and of each released unit one predicate counts: successes are then independent of each other.
+If a person may have several rows, a predicate must match rows of exactly one person, both in the release and
+in the source. One predicate of each released unit counts, so that successes are independent of each other.
 
 The baseline of several fields is the same search in the released values dealt at random, each field on its
 own. A predicate that matches one of n rows has a weight near 1 / n, so that it often matches one source row,
@@ -55,8 +55,8 @@ class Clause(NamedTuple):
     field: str
     operator: Literal["is", "at most", "at least"]
     value: float
-    """Code of the value for "is", which may be that of null; a number less the field's offset for the
-    others."""
+    """Code of the value for "is", or the code of null. For other operators: a number minus the field's
+    offset."""
 
 
 Predicate = tuple[Clause, ...]
@@ -194,7 +194,7 @@ def rare_values(cells: Cells) -> list[Predicate]:
 
 
 def one_of_each_unit(cells: Cells, predicates: Sequence[Predicate], stream: Stream) -> list[Predicate]:
-    """Return one random predicate for each unit that some match; all of them if rows stand alone."""
+    """Return one random predicate for each matched unit; all predicates if each row is a unit."""
     if cells.units is None:
         return list(predicates)
     units = np.array([cells.unit_of(predicate) for predicate in predicates], np.int64)
@@ -251,9 +251,9 @@ def combinations(
 ) -> list[Predicate]:
     """Different predicates on `width` fields of a random row, each of which matches exactly one person.
 
-    Of rows that belong together one at most has a predicate. As many predicates are wanted as attacks. At
-    most `ATTEMPTS` attempts are made for each of them, and `GIVE_UP` in a row without a new one. ``purpose``
-    addresses the random draws.
+    At most one row of a unit has a predicate. The wanted number of predicates is the number of attacks. At
+    most `ATTEMPTS` attempts are made for each predicate, and at most `GIVE_UP` in a row without a new
+    predicate. ``purpose`` addresses the random draws.
     """
     wanted = tables.attacks
     medians = _medians(cells)
@@ -350,7 +350,7 @@ def isolated_in(counts: npt.NDArray[np.int64], rows: int, size: int) -> float:
 def _control(
     tables: AttackTables, predicates: Sequence[Predicate]
 ) -> tuple[Successes | None, dict[str, int]]:
-    """Success of the predicates on as many control rows as the source has, and what was counted."""
+    """Success of the predicates on as many control rows as the source has, and the counted matches."""
     if tables.control is None or not tables.control.num_rows:
         return None, {}
     cells, size = Cells.of(tables, "control"), Cells.of(tables, "source").persons

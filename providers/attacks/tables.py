@@ -135,7 +135,7 @@ class AttackTables:
         self.aligned = aligned and (origin is not None or source.num_rows == release.num_rows)
         self.progress: Progress = no_progress
         self.sampled: dict[str, int] = {}
-        """Sizes of samples that took the place of what was asked for; see `AttackFigures.sampled`."""
+        """Sizes of samples in place of the requested sizes; see `AttackFigures.sampled`."""
         self.outcomes: dict[str, Outcomes] = {}
         """Secret, or name of an attack -> which attacks of the source's rows succeeded, for some attacks."""
         self._unchanged: dict[str, bool] = {}
@@ -270,7 +270,7 @@ class AttackTables:
 
     @property
     def one_person(self) -> bool:
-        """Whether the rows of a unit are those of one person; those of a household are of several."""
+        """Whether the rows of a unit belong to one person; the rows of a household belong to several."""
         of_run = self.method.parameters.get("unit_id") if self.method else None
         return self.unit_field is not None and self.unit_field in (self.options.unit_field, of_run)
 
@@ -286,7 +286,7 @@ class AttackTables:
     # ------------------------------------------------------------------------------- unchanged fields
 
     def unchanged_among(self, fields: Sequence[str]) -> list[str]:
-        """Return those of the fields of which the release has changed few values, if not all are.
+        """Return the fields of which the release has changed few values; empty if these are all fields.
 
         An intruder who looks for a row ignores the other ones: exchanged values are noise. Fields that differ
         in a few rows stay, so that a single suppressed value does not hide this intruder. Empty also if the

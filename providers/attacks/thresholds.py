@@ -33,7 +33,7 @@ class Bounds(StrictModel):
 
 
 class Thresholds(Bounds):
-    """Bounds for all attacks, and those of single attacks that differ."""
+    """Bounds for all attacks, and different bounds of single attacks."""
 
     attacks: dict[str, Bounds] = Field(default={})
     """Name of an attack -> its own bounds. Bounds of 1 leave an attack out of the verdict."""

@@ -101,7 +101,7 @@ def of_whole_units(rows: BoolArray, units: Int64Array | None) -> BoolArray:
 
 
 def one_of_each(rows: Int64Array, units: Int64Array | None, stream: Stream, purpose: str) -> Int64Array:
-    """Return one random row of each unit among some rows, ascending; all of them if rows stand alone."""
+    """Return one random row of each unit among some rows, ascending; all rows if each row is a unit."""
     return rows if units is None else np.sort(rows[row_of_each(units[rows], stream, purpose)])
 
 

@@ -28,20 +28,21 @@ class AttackState:
     """Secret field, for an attack on one field."""
     state: State
     value: float
-    """Success beyond the control's; without a control beyond the baseline's; else the success itself. 0 if
-    all of the control's, or of the baseline's, succeed: only the interval says something then."""
+    """Success beyond the success on control rows; without control rows beyond the baseline; without both the
+    success itself. 0 if every attack on control rows, or every guess, succeeds: only the interval is
+    meaningful then."""
     low: float
     high: float
     """Bounds of the risk's interval."""
     against: Against
-    """Success that the attack's is compared with."""
+    """Success with which the success of the attack is compared."""
     reason: str
-    """Sentence that says why."""
+    """Reason for the state, as a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """State of a release: that of its worst attack."""
+    """State of a release, which is the state of its worst attack."""
 
     state: State
     reasons: list[str]
@@ -128,7 +129,7 @@ def _is_unknown(result: AttackResult) -> bool:
 
 
 def _risk(result: AttackResult) -> tuple[Against, Risk]:
-    """Return what the success is compared with, and the risk with its interval."""
+    """Return the success used for comparison, and the risk with its interval."""
     attack = result.attack
     if result.risk is not None:
         return "control", result.risk
@@ -146,7 +147,7 @@ def _why(name: str, state: State, risk: Risk, bounds: Bounds) -> str:
     if state == "high":
         return f"{found}, above {bounds.high:g}"
     if risk.value > bounds.high and name in SINGLING_OUT and risk.low > 0:
-        return f"{found}, above {bounds.high:g}, but it isolates a record and learns nothing else of it"
+        return f"{found}, above {bounds.high:g}, but it isolates a record and learns nothing else about it"
     if risk.value > bounds.high:
         return f"{found}, above {bounds.high:g}, but its interval includes 0: make more attacks"
     if risk.value > bounds.elevated:
@@ -156,7 +157,7 @@ def _why(name: str, state: State, risk: Risk, bounds: Bounds) -> str:
 
 
 def _why_unknown(against: Against, risk: Risk) -> str:
-    """Say why the risk is not known, and what to do."""
+    """Return the reason why the risk is not known, and the remedy."""
     if against == "control":
         reason, more = "every attack on rows that were not in the source succeeds", "give more control rows"
     else:

@@ -1,8 +1,8 @@
 """Number of rows, first row and sum of the rows of each grid cell that holds rows, read batch by batch.
 
-The values of a cell are added one after the other in the order of the rows, so that the sums do not depend
-on the batches, and are those of a run in memory. A grid of few cells has an entry for each of them. Of other
-grids the rows of each batch are sorted by cell, and the cells with rows are merged with those before.
+The values of a cell are added one after the other in the order of the rows, so that the sums do not depend on
+the batches, and equal the sums of a run in memory. A grid of few cells has an entry for each of them. Of
+other grids the rows of each batch are sorted by cell, and the cells with rows are merged with those before.
 """
 
 import math

@@ -189,9 +189,10 @@ def _sample(rows: int, wanted: int, swap: SwapRun) -> RowSample | None:
 
 
 def _source_pieces(units: int) -> int:
-    """Return the number of pieces of the source next to the piece that finds singletons.
+    """Return the number of pieces of the source, without the piece that finds singletons.
 
-    That one takes about a fifth as long as all others together. So one worker for each unit is idle least
-    with one of these pieces for each other worker, and few workers with pieces of that fifth.
+    The piece that finds singletons takes about a fifth as long as all others together. With one worker for
+    each unit, workers are idle least if each other worker has one piece. With few workers, pieces should take
+    about this fifth.
     """
     return units - 1 if units > 3 else 5

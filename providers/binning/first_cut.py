@@ -3,7 +3,7 @@
 The rows are cut in two at a median, and each half again, until there are as many parts as wanted. A node is
 cut along the field with the largest range in it. Ties go by the field with the next largest range, and at the
 end by row number. Parts are about equally large. All but the last hold a multiple of 2k rows, so that only
-the last one leaves a remainder, as a table that is not cut does.
+the last part leaves a remainder, like a table that is not cut.
 
 References
 ----------

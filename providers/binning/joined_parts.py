@@ -1,8 +1,8 @@
-"""Singletons that leave the parts of their own cells for those of the bins that they join.
+"""Singletons that leave the parts of their own cells for the parts of the bins that they join.
 
-The pieces of a source are scattered by cell, while one more piece finds which singletons join which bins.
-That one writes these rows twice: to the parts in which they are, and to those in which they belong. A unit
-leaves the first out of its parts, and adds the second.
+The pieces of a source are scattered by cell, while one more piece finds which singletons join which bins. The
+additional piece writes these rows twice: to the parts of their own cells, and to the parts of the bins that
+they join. A unit removes the former rows from its parts, and adds the latter.
 """
 
 from __future__ import annotations

@@ -53,17 +53,17 @@ class BinParams(PairingParams):
     """Parameters shared by MEWS and MEDS. The swap fields are numbers, and move together."""
 
     others: Literal["keep", "univariate"] = "keep"
-    """Treatment of the remaining fields. `keep`: they stay as they are; `univariate`: each remaining
-    numeric field is swapped on its own, within bins that the same method forms of it alone."""
+    """Treatment of the remaining fields. `keep`: they stay unchanged; `univariate`: each remaining numeric
+    field is swapped on its own, within bins that the same method forms from this field alone."""
     nulls: Literal["fail", "keep"] = "fail"
-    """Treatment of a null, NaN or infinity in a field that defines bins. `fail`: the job fails; `keep`: its
+    """Treatment of a null, NaN or infinity in a field that defines bins. `fail`: the job fails; `keep`: the
     row takes no part, and the bins are formed of the other rows."""
     risk: RiskSelection | SkipJsonSchema[None] = Field(
         default=None, examples=[{"key_fields": ["region", "age", "sex"], "k": 3}]
     )
     """Selection of the rows by risk, with a `rate` below 1. Bins are formed of all rows. Rows at risk always
-    take part in the exchange; the others do up to the rate, each with a probability in proportion to its
-    risk. Default: every row of a bin takes part."""
+    take part in the exchange. Other rows take part up to the rate, each with a probability in proportion to
+    its risk. Default: every row of a bin takes part."""
     rate: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Share of the rows that take part in the exchange; below 1 only with `risk`. [over 0, up to 1]"""
 
@@ -80,7 +80,7 @@ class BinParams(PairingParams):
         if self.risk is None and self.rate != 1.0:
             raise PydanticCustomError(
                 "rate_without_risk",
-                "a 'rate' below 1 goes with 'risk', which selects the rows: without it, every row of a bin "
+                "a 'rate' below 1 needs 'risk', which selects the rows: without 'risk', every row of a bin "
                 "takes part",
             )
         check_rate_of_risk(self.risk, self.rate)
@@ -235,11 +235,11 @@ class _Binned:
 
     exchanges: tuple[Exchange, ...]
     bins: tuple[Bins, ...]
-    """Bins of each exchange; those of the swap fields come first."""
+    """Bins of each exchange; the bins of the swap fields come first."""
 
 
 def _bin_all(table: pa.Table, params: BinParams, make_bins: MakeBins, progress: Progress) -> _Binned:
-    """Form the bins of the swap fields, and those of each remaining field that is swapped on its own."""
+    """Form the bins of the swap fields, and the bins of each remaining field that is swapped on its own."""
     others = other_fields(params, table.schema)
     exchanges: list[Exchange] = []
     all_bins: list[Bins] = []
@@ -279,7 +279,7 @@ def plan_in_bins(
 
 
 def bin_fields_read(params: BinParams, schema: pa.Schema) -> tuple[str, ...]:
-    """Return the fields that define bins or are swapped, and those that suppression and risk name."""
+    """Return the fields that define bins or are swapped, and the fields that suppression and risk name."""
     return fields_read(params, other_fields(params, schema))
 
 

@@ -409,8 +409,8 @@ _FITS_CACHE = 16 << 20  # bytes
 def reorder(values: npt.NDArray[Any], pairing: Pairing, order: IndexArray, scratch: npt.NDArray[Any]) -> None:
     """Reorder the values of all rows by a pairing, in place.
 
-    ``order`` is that of the pairing; ``scratch`` has the type and length of the values. Values that fit in
-    the cache are gathered at once, others in two passes that each stay within it.
+    ``order`` is the order of the pairing; ``scratch`` has the type and length of the values. Values that fit
+    in the cache are gathered at once, others in two passes that each stay within it.
     """
     if values.nbytes <= _FITS_CACHE:
         gather(values, order, scratch)

@@ -280,7 +280,7 @@ def _settle(words, index_bits, keys):
 
 @within
 def _sorted_words(keys, low, bits, index_bits):
-    """Return sorted words with the row indices of a bucket in their low bits; none if it takes too long.
+    """Return sorted words with the row indices of a bucket in their low bits; empty if it takes too long.
 
     A word is a key, without its lowest bits if the word has no space for them, followed by the index of the
     row in the bucket. The upper bits order nearly all rows; the others are sorted by insertion.

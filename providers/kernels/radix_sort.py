@@ -404,7 +404,7 @@ def radix_orders(keys: UInt64Array, orders: npt.NDArray[np.int32]) -> None:
 
 @parallel
 def _sort_each(keys, orders):
-    """Sort by each key with one thread; `keys` and `orders` are those of `radix_orders`, and are written."""
+    """Sort by each key with one thread; `keys` and `orders` are as in `radix_orders`, and are written."""
     rows = keys.shape[1]
     for sort in prange(len(keys)):
         for row in range(rows):

@@ -254,8 +254,8 @@ def _start(segments, t, walks_ends, from_data):
     """Put the point of a centred segment t at the start of its walk.
 
     A walk through shapes starts at the source's shape or at the centre. If the ends are variables
-    (`walks_ends`), bounded by 0 and 1, the shape of the start gets ends too: those of the source, or those of
-    a centre in the middle with the mean span (n - 1) / (n + 1).
+    (`walks_ends`), bounded by 0 and 1, the shape of the start gets ends, too: the source's ends, or the ends
+    of a centre in the middle with the mean span (n - 1) / (n + 1).
     """
     point = segments.point[segments.variable_starts[t] : segments.variable_starts[t + 1]]
     centre = segments.centre[segments.variable_starts[t] : segments.variable_starts[t + 1]].copy()
@@ -496,7 +496,7 @@ def walk_polytope(
 ):  # fmt: skip
     """Take steps `first_step` to `last_step` of the walk of segment t, in `count` dimensions.
 
-    `polytope`, `basis`, `law`, `directions` and `known_rates` are those of `take_steps`. Of `segments`,
+    `polytope`, `basis`, `law`, `directions` and `known_rates` are as in `take_steps`. Of `segments`,
     `point`, `trace` and WORDS in `counts` are written.
     """
     its_variables = slice(segments.variable_starts[t], segments.variable_starts[t + 1])

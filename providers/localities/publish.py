@@ -1,6 +1,6 @@
 """Turn walk results into published values and verify every relation.
 
-The very numbers that are published are checked, without a tolerance. If rounding to float64 breaks a
+The published numbers themselves are checked, without a tolerance. If rounding to float64 breaks a
 constraint, the shape is pulled towards the centre by halves. If even the centre fails, because float64 cannot
 distinguish the values, all values of the segment become one value, which satisfies every constraint.
 

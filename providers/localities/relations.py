@@ -120,7 +120,7 @@ def corner(exact, units, values, i, j, k):
 def relations_at(n, j, k, tie, ties):
     """Return the relations of (i, j) in n values: sense and k of the `<=` or `=`, and the k of the `>=`.
 
-    A k below 0 stands for no relation. `k` and `tie` are those of `corner`.
+    A k below 0 means no relation. `k` and `tie` are as for `corner`.
     """
     if tie and ties == BOTH_SIDED:
         return EQUAL, k + 1, -1

@@ -316,7 +316,7 @@ def _add_relative_changes(figures: FieldFigures, source: Float64Array, destinati
 
 
 def _mean_change(figures: FieldFigures) -> float | None:
-    """Return the mean relative change; None without cells, or if one of them is beyond float64."""
+    """Return the mean relative change; None without cells, or if a change is beyond float64."""
     if not figures.cells or figures.cells_beyond:
         return None
     return float(figures.relative_change / figures.cells)
@@ -394,7 +394,7 @@ def _add_events(events: Events, name: str, figures: FieldFigures, disclosed: boo
     )  # fmt: skip
     add_segments(
         "relations_leave_nothing", figures.segments_unchanged,
-        "published unchanged: their relations leave no other values; raise at_most",
+        "published unchanged: their relations allow no other values; raise at_most",
     )  # fmt: skip
     if figures.present and not figures.changed:
         events.add(Event("nothing_changed", "no row's value changed", field=name))

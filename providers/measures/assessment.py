@@ -32,9 +32,9 @@ class Assessment:
     measures: dict[str, dict[str, Any]]
     """Key -> value, texts of the measure, fields, and the number of sampled rows if not all were used."""
     left_out: dict[str, str]
-    """Key of a measure, or ``fields.`` and a field's name -> reason for which it was not measured."""
+    """Key of a measure, or ``fields.`` and a field's name -> reason why it was not measured."""
     pictures: dict[str, Any]
-    """Data for charts; empty if none were asked for."""
+    """Data for charts; empty if none were requested."""
     unjudged: list[str] = field(default_factory=list)
     """Published fields that cannot be compared with the source, of a release whose changed fields are
     unknown."""

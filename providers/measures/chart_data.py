@@ -15,7 +15,7 @@ from providers.measures.shared.finding import NotApplicable
 from providers.measures.shared.levels import OTHERS, few_lost, named_levels, null_code, shown
 
 MOST_FIELDS = 40
-"""Most fields that are drawn: those that changed most."""
+"""Maximum number of fields that are drawn; the most changed ones are."""
 _MOST_BINS = 20
 _MOST_LEVELS = 12
 _QUANTILES = 20

@@ -1,4 +1,4 @@
-"""Meaning of each measure in one line, and what to do if its value is bad, for readers of a report."""
+"""Meaning of each measure in one line, and the remedy for a bad value, for readers of a report."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ class Meaning:
     """Texts about a measure for readers of a report."""
 
     group: Group
-    """Section of the report: risk, utility, or what happened to the values."""
+    """Section of the report: risk, utility, or changes of the values."""
     meaning: str
-    """Sentence that says what the value counts."""
+    """Meaning of the value, as a sentence."""
     remedy: str
-    """Sentence that says what to do if the value is bad."""
+    """Remedy if the value is bad, as a sentence."""
 
 
 _LARGER = "Make the groups larger ('k', 'block_size', 'min_group_size'), or change more fields."
@@ -35,9 +35,9 @@ MEANINGS: Mapping[str, Meaning] = MappingProxyType(
             "Raise 'rate', or make the groups larger: equal values that are exchanged protect nobody.",
         ),
         "unique_combinations": Meaning(
-            "risk", "Share of the rows that nobody shares the key fields with.", _KEYS
+            "risk", "Share of the rows whose key fields no other row shares.", _KEYS
         ),
-        "mean_k": Meaning("risk", "Rows that share the key fields of a row, on average.", _KEYS),
+        "mean_k": Meaning("risk", "Mean number of rows with the same key fields as a row.", _KEYS),
         "k_anonymity": Meaning(
             "risk",
             "Number of rows that share the key fields of the rarest person, k, before and after.",
@@ -45,7 +45,7 @@ MEANINGS: Mapping[str, Meaning] = MappingProxyType(
         ),
         "l_diversity": Meaning(
             "risk",
-            "Different sensitive values among the rows that share their key fields; 1 gives the value away.",
+            "Number of different sensitive values among rows with equal key fields; 1 reveals the value.",
             "Change the sensitive field as well, over wider groups, or publish the key fields more coarsely.",
         ),
         "t_closeness": Meaning(
@@ -66,7 +66,7 @@ MEANINGS: Mapping[str, Meaning] = MappingProxyType(
         ),
         "dcr": Meaning(
             "risk",
-            "How far each row is from the closest released one; at distance 0 it is published as it is.",
+            "How far each row is from the closest released row; at distance 0 it is published unchanged.",
             "Change more fields, or raise 'rate', so that fewer rows are at distance 0.",
         ),
         "interval_sd": Meaning(
@@ -76,7 +76,7 @@ MEANINGS: Mapping[str, Meaning] = MappingProxyType(
         ),
         "interval_ranks": Meaning(
             "risk",
-            "Share of the rows whose numbers are published among the true one's neighbours in their order.",
+            "Share of the rows whose published numbers are neighbours of the true numbers in rank order.",
             "Change more of the numbers, or exchange values between less similar rows.",
         ),
         "interval_rmd": Meaning(
@@ -86,8 +86,8 @@ MEANINGS: Mapping[str, Meaning] = MappingProxyType(
         ),
         "record_linkage": Meaning(
             "risk",
-            "Share of the rows that an intruder finds by the fields that are known of a person.",
-            "Change some of the known fields; if they must stay, protect the values that are read there.",
+            "Share of the rows that an intruder finds by the known fields of a person.",
+            "Change some of the known fields; if they must stay, protect the values that a found row shows.",
         ),
         "outlier_exposure": Meaning(
             "risk",
@@ -106,7 +106,7 @@ MEANINGS: Mapping[str, Meaning] = MappingProxyType(
         ),
         "enumeration_attack": Meaning(
             "risk",
-            "Share of the variation that an intruder recovers who tries every transform.",
+            "Share of the variation that an intruder who tries every transform recovers.",
             "Do not publish the table with this service: exchange values instead.",
         ),
         "p_privacy": Meaning("risk", "Chance of guessing the row that a value was exchanged with.", _LARGER),
@@ -135,12 +135,12 @@ MEANINGS: Mapping[str, Meaning] = MappingProxyType(
         ),
         "il3": Meaning(
             "utility",
-            "How much the coefficients change of a linear model that explains the target.",
+            "How much the coefficients of a linear model of the target change.",
             _GENTLER,
         ),
         "regression": Meaning(
             "utility",
-            "How much the coefficients of a model of the target change, next to their standard errors.",
+            "How much the coefficients of a model of the target change, relative to their standard errors.",
             _GENTLER,
         ),
         "r_squared": Meaning(
@@ -148,11 +148,11 @@ MEANINGS: Mapping[str, Meaning] = MappingProxyType(
         ),
         "total_correlation": Meaning(
             "utility",
-            "How much all fields together say about each other; a loss means that relations are gone.",
+            "How much information all fields have about each other; a loss means that relations are gone.",
             _TOGETHER,
         ),
         "distortion": Meaning(
-            "utility", "How far a number is from the true one, relative to it, on average.", _GENTLER
+            "utility", "Mean distance of a number from the true one, relative to the true one.", _GENTLER
         ),
         "clustering_error": Meaning(
             "utility",
@@ -171,12 +171,13 @@ MEANINGS: Mapping[str, Meaning] = MappingProxyType(
         ),
         "prediction": Meaning(
             "utility",
-            "How well a model that learnt from the release predicts true rows, next to one from the source.",
+            "How well a model trained on the release predicts true rows, compared with one trained on the "
+            "source.",
             _GENTLER,
         ),
         "relations_kept": Meaning(
             "utility",
-            "Share of the statements 'this row is nearer to that one' that still hold, next to chance.",
+            "Share of the statements 'this row is nearer to that one' that still hold, compared with chance.",
             _GENTLER,
         ),
         "weighted_marginals": Meaning(
@@ -196,7 +197,7 @@ MEANINGS: Mapping[str, Meaning] = MappingProxyType(
         ),
         "domain_totals": Meaning(
             "utility",
-            "How much the estimated totals of the domains change, next to their sampling errors.",
+            "How much the estimated totals of the domains change, relative to their sampling errors.",
             "Keep values within the domains (as control field), and exchange them between similar weights.",
         ),
     }

@@ -31,8 +31,8 @@ class Closest:
     ties: npt.NDArray[np.int64]
     """Number of other records at that distance, within a relative 1e-9; shape (n,)."""
     own: npt.NDArray[np.int64]
-    """Number of records of its own among them: the one with the same row number, or those of the same unit;
-    shape (n,)."""
+    """Number of the row's own records among them: the record with the same row number, or the records of the
+    same unit; shape (n,)."""
 
 
 class Units(NamedTuple):

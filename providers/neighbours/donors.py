@@ -271,7 +271,7 @@ def bounded_once(word, bound):
 def bounded(word, bound, key, row, buffer):
     """Return a uniform integer below `bound` from `word`, or from the next words if it is rejected.
 
-    `word` and `bound` are those of `bounded_once`, and `row` that of `next_word`.
+    `word` and `bound` are as for `bounded_once`, and `row` is as for `next_word`.
     """
     place = bounded_once(word, bound)
     while place < 0:

@@ -190,7 +190,7 @@ def _sort_rows(starts, greater, stops):
 def _are_new(pairs, starts, stops, greater, new):
     """Mark the `pairs` (uint64, shape (m,)) that are not in the graph, in `new` (bool, shape (m,)).
 
-    `starts`, `stops` and `greater` are those of `_sort_rows`.
+    `starts`, `stops` and `greater` are as in `_sort_rows`.
     """
     for index in range(len(pairs)):
         lesser = np.int64(pairs[index] >> np.uint64(32))
@@ -204,7 +204,7 @@ def _are_new(pairs, starts, stops, greater, new):
 def _count_both(starts, stops, greater, more, degrees):
     """Count the pairs of each row in ``degrees[row + 1]`` (int64, shape (n + 1,)).
 
-    `starts`, `stops` and `greater` are those of `_sort_rows`; `more` (uint64, shape (m,)) are further pairs.
+    `starts`, `stops` and `greater` are as in `_sort_rows`; `more` (uint64, shape (m,)) are further pairs.
     """
     for row in range(len(stops)):
         degrees[row + 1] += stops[row] - starts[row]

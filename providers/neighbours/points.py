@@ -243,7 +243,7 @@ def median_of(middle: Sequence[float]) -> float:
 
 
 def _scaled(values: Float64Array, fitted: Float64Array) -> tuple[Float64Array, npt.NDArray[np.bool_]]:
-    """Scale values by the range of the fitted ones, set missing ones to the median, and return their mask."""
+    """Return values scaled by the range of the fit, missing ones as the median, and the mask of these."""
     missing = np.isnan(values)
     present = present_of(fitted, np.isnan(fitted))
     if not len(present):

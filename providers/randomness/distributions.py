@@ -218,7 +218,7 @@ def normals_in(room, key, identity, level, first, out):
     """Write normal draws like `normals`, without allocating memory.
 
     `room` is scratch space, the tuple of arrays that `room_for_normals` returns, and is reusable. `key`,
-    `identity`, `level`, `first` and `out` are those of `normals`; `out` is written.
+    `identity`, `level`, `first` and `out` are as in `normals`; `out` is written.
     """
     address, block, centred, value, where, tail = room
     for lane in range(LANES):

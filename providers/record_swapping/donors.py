@@ -1,9 +1,9 @@
 """Find the best free donor of another area with an equal match profile.
 
-The free households of a level are ranked once. For each match profile those with equal profile values form a
-*group*, and those of a group in one area a *queue*, in the order of ranks. A tournament tree for each group
-holds the ranks of the heads of its queues, so that the best donor outside one area is found in O(log queues)
-time, and a used household removed in the same.
+The free households of a level are ranked once. For each match profile, households with equal profile values
+form a *group*, and the households of a group in one area form a *queue*, in the order of ranks. A tournament
+tree for each group holds the ranks of the heads of its queues, so that the best donor outside one area is
+found, and a used household removed, in O(log queues) time.
 
 Arguments of kernels
 --------------------

@@ -54,8 +54,8 @@ def describe_unmatched(rows: int, households: int) -> str:
     """Return the message of a run that fails because households that must be swapped have no donor."""
     return (
         f"{rows} row{'s' if rows != 1 else ''} of {households} household{'s' if households != 1 else ''} "
-        "cannot be swapped: their risk demands it, and no free household of another area agrees with them on "
-        "a profile; add a weaker profile to 'similar', or choose another 'unmatched' policy"
+        "cannot be swapped although their risk requires it: no free household of another area has equal "
+        "values of a profile; add a weaker profile to 'similar', or choose another 'unmatched' policy"
     )
 
 
@@ -95,7 +95,7 @@ def rows_by_area(survey: Survey) -> Int64Array:
 def _add_events(plan: SwapPlan, settings: RecordSwapSettings, unmatched: IndexArray, events: Events) -> None:
     code = "suppressed" if settings.unmatched == "suppress" else "kept"
     outcome = "was suppressed" if code == "suppressed" else "stays"
-    message = f"the row's household must be swapped and found no donor: its geography {outcome}"
+    message = f"the row's household must be swapped but has no donor: its geography {outcome}"
     if len(unmatched):
         events.add_rows(code, message, unmatched)
     missing = plan.quota - plan.obliged - plan.added

@@ -46,7 +46,7 @@ def areas_by_level(table: pa.Table, households: Households, settings: RecordSwap
 def check_risk_field(field: pa.Field, pointer: str) -> None:
     """Raise ParameterError unless the field holds integers or floating-point numbers."""
     if not (pa.types.is_integer(field.type) or pa.types.is_floating(field.type)):
-        message = f"field '{field.name}' of type {field.type} holds no risk: integers and floats do"
+        message = f"field '{field.name}' of type {field.type} cannot hold a risk: use integers or floats"
         raise ParameterError(message, pointer)
 
 

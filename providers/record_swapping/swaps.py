@@ -94,7 +94,7 @@ class SwapPlan:
     unmatched: BoolArray
     """Households that had to be swapped and found no donor."""
     quota: int
-    """Swaps that the rate asks for."""
+    """Number of swaps that the rate requires."""
     obliged: int
     """Swaps that obligations made."""
     added: int
@@ -106,12 +106,12 @@ def choose_swaps(
 ) -> SwapPlan:
     """Choose the swaps of a run.
 
-    At each level, coarse to fine, every unused household whose level it is gets a donor, in the order of
-    falling r / e for its risk r there and an exponential number e; at the finest, households are then added
-    in the same order until the quota of each area is met, and then in any area until all quotas together are,
-    where donors have used up the households of an area. Each donor is the unused household of another area
-    of the level with the same values of the first profile, or the next, that has the largest r / e for an
-    exponential number e of its own.
+    At each level, coarse to fine, every unused household that must be swapped at this level gets a donor.
+    Households are taken in the order of falling r / e for their risk r at the level and an exponential number
+    e. At the finest level, households are then added in the same order until the quota of each area is met.
+    If donors have used up the households of an area, households of any area are added until the sum of the
+    quotas is met. Each donor is an unused household of another area of the level with the same values of the
+    first profile, or the next: the one with the largest r / e for an exponential number e of its own.
     """
     households = survey.households
     count, levels = len(households), len(survey.areas)

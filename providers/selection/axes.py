@@ -27,7 +27,7 @@ class Axis:
     constant: str = ""
     """Reason for which the figure does not differ between the runs; empty if it does."""
     passed_over: dict[str, str] = field(default_factory=dict)
-    """Figure that was tried before -> reason for which it was not taken."""
+    """Figure that was tried before -> reason why it was not used."""
     uncertain: bool = False
     """Whether no two runs differ by more than the uncertainty of the figure."""
 

@@ -1,8 +1,9 @@
 """Best of several seeds.
 
-Candidate i is the run with `candidate_seed(master, i)`, whatever the number of candidates. All are measured
-on the same sample of rows and ranked by each figure; the one with the least mean rank is kept. It is run
-again at the end unless it was the last one, so that memory never holds more than one destination.
+Candidate i is the run with `candidate_seed(master, i)`, whatever the number of candidates. All candidates are
+measured on the same sample of rows and ranked by each figure; the candidate with the lowest mean rank is
+kept. It is run again at the end unless it was the last one, so that memory never holds more than one
+destination.
 """
 
 from __future__ import annotations
@@ -55,12 +56,12 @@ class CandidateOptions(StrictModel):
     """Number of runs, each with its own seed derived from the job's seed. [1 to 100]"""
     rank_by: tuple[str, ...] = Field(default=(), examples=[["pscr", "delta_rho.mean"]])
     """Figures that rank the candidates: keys of measures, or key and path as in `dcr.p05`. The candidate with
-    the least mean rank is kept, the first one of equals. A figure that is the same for all does not rank.
-    Default: one figure of risk and one of utility, the first that differs between the candidates, tried in
-    the order of `POST /v1/frontier`."""
+    the lowest mean rank is kept; if several have it, the first of them. A figure that is the same for all
+    candidates does not rank. Default: one figure of risk and one of utility. Each is the first that differs
+    between the candidates, in the order of `POST /v1/frontier`."""
     utility: str | SkipJsonSchema[None] = Field(default=None, examples=["correlations"])
-    """Figure of utility in place of the default ones, next to the default figure of risk: as in
-    `POST /v1/frontier`."""
+    """Figure of utility in place of the default, together with the default figure of risk; as in `POST
+    /v1/frontier`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,10 +215,10 @@ def _take_again(
     seed_bits: int,
     measures: MeasureOptions,
 ) -> Taken | None:
-    """Take the figures of the kept candidate that were taken on some rows again, on other random ones.
+    """Compute the sampled figures of the kept candidate again, on other random rows.
 
-    The best of several figures of a sample is better than that of all rows, since its error is part of the
-    choice. None if all figures that rank were taken on all rows.
+    The best of several figures of a sample is usually better than the figure of all rows, since its error is
+    part of the choice. None if all ranking figures were computed on all rows.
     """
     attacked = {name for name, tried in taken.attempts.items() if len(tried[0].terms) < table.num_rows}
     sampled = [one for one in ranked if one.name in attacked or one.measure.key in taken.samples]
@@ -252,7 +253,7 @@ class _Runs:
 def _ranking(
     figures: Sequence[Figure], runs: _Runs, measures: MeasureOptions, named: bool
 ) -> tuple[list[Figure], dict[str, str]]:
-    """Return the figures that rank, and figure -> reason for those that do not.
+    """Return the ranking figures, and for each other figure the reason why it does not rank.
 
     Raises ParameterError if a named figure is undefined for every candidate, or if all figures are.
     """

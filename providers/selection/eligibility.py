@@ -111,7 +111,7 @@ def _rivals(entries: Sequence[Entry]) -> dict[frozenset[str], list[int]]:
 def eligibilities(
     entries: Sequence[Entry], goals: tuple[Goal, Goal], level: float = LEVEL
 ) -> list[Eligibility]:
-    """Compare the entries by what they protect, whether they are reversible, and their figures.
+    """Compare the entries by their protected fields, their reversibility and their figures.
 
     Parameters
     ----------

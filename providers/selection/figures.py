@@ -148,9 +148,10 @@ _DEFAULT_RISK = ("interval_sd.robust.by_field", "changed_share")
 def default_risk(options: MeasureOptions) -> tuple[str, ...]:
     """Return the figures of risk if none is named, in the order in which they are tried.
 
-    If the options name fields that an intruder knows, and sensitive fields apart from these, the first is
-    what the intruder infers of them; then record linkage. The others are taken over the protected fields: the
-    share of their numbers that are published nearly unchanged, and the share of their values that changed.
+    If the options name fields that an intruder knows, and other sensitive fields, the first figure is the
+    share of these that the intruder infers; then comes record linkage. The other figures are means over the
+    protected fields: the share of their numbers that are published nearly unchanged, and the share of their
+    values that changed.
     """
     known = options.known_fields or options.key_fields
     if not known:
@@ -187,8 +188,8 @@ UTILITIES: Mapping[str, str] = MappingProxyType(
 
 
 _KNOWN_TO_INTRUDER = frozenset({"key_fields", "known_fields"})
-"""Options that name what an intruder knows: a measure that needs one of them reads these fields alone, and
-those of its `needs_each`."""
+"""Options that name fields known to an intruder: a measure that needs one of them reads only these fields,
+and the fields of its `needs_each`."""
 
 
 def cannot_change(figure: Figure, options: MeasureOptions, changed: Iterable[str]) -> str | None:
@@ -266,7 +267,7 @@ def _options_of(measure: Measure) -> tuple[str, ...]:
 def refuse_unused(options: MeasureOptions, figures: Sequence[Figure]) -> None:
     """Raise ParameterError if an option is given that none of the figures uses.
 
-    This holds for runs of which nothing but these figures is measured.
+    This is for runs of which only these figures are measured.
     """
     of_some_measures = {name for measure in MEASURES.values() for name in _options_of(measure)} - set(ROLES)
     used = {name for figure in figures for name in _options_of(figure.measure)}
@@ -298,7 +299,7 @@ class Taken:
     """Full name of an attack -> the single attacks; on the same rows in all runs."""
 
     def over(self, fields: Iterable[str]) -> "Taken":
-        """Copy the figures; those that are means over fields become means over these fields alone."""
+        """Copy the figures; means over fields become means over only these fields."""
         wanted = set(fields)
         taken = replace(self, values=dict(self.values), undefined=dict(self.undefined))
         for name, numbers in self.by_field.items():

@@ -49,8 +49,8 @@ LIMITS = (
     "Anyone who tries many combinations and takes the best has fitted the choice to this table: its figures "
     "are better than they would be in new runs, since their errors are part of the choice.",
     "A figure that is taken on a sample of rows is compared on the same sample at every point.",
-    "An interval of one run is that of other rows like these, which is about that of other seeds where each "
-    "row or group has its own draws. It misses a draw that is shared by all rows, as in PABIDOT: take "
+    "An interval of one run covers other rows like these. It also covers about the variation between seeds, "
+    "if each row or group has its own draws. It misses a draw that all rows share, as in PABIDOT: take "
     "several runs of such a method.",
 )
 
@@ -84,18 +84,17 @@ class FrontierOptions(StrictModel):
     risk: str | SkipJsonSchema[None] = Field(default=None, examples=["dcr.p05"])
     """Figure of risk: a measure's key, or key and path. Default: the first of these that differs between the
     runs: `inference_risk`, `linkability_risk`, `record_linkage.rate` if known fields are given,
-    `interval_sd.robust.by_field`, `changed_share`. The last two are taken over the protected fields. The
-    attacks take `known_fields` or `key_fields`, by default the fields that no combination moves, and
-    `sensitive_fields`, by default those that one does, at most 5."""
+    `interval_sd.robust.by_field`, `changed_share`. The last two are means over the protected fields. The
+    attacks know `known_fields` or `key_fields`, by default the fields that no combination moves. They attack
+    `sensitive_fields`, by default at most 5 fields that a combination moves."""
     utility: str | SkipJsonSchema[None] = Field(default=None, examples=["delta_rho.sd"])
     """Figure of utility: a measure's key, key and path, or a use of the release: `marginals`, `correlations`,
     `model` (needs `target`), `queries`. Default: the first of these that differs between the runs:
     `delta_rho.ranks.mean`, `association.correlation_ratio`, `association.cramers_v`,
     `marginals.mean_distance`."""
     matters: Literal["both", "risk", "utility"] = "both"
-    """Axis that matters more. `risk` or `utility`: `recommended` is the point that is best by this figure
-    among those that no other one beats, and is run once more with other seeds; `both`: you choose, and
-    nothing is recommended."""
+    """Axis that matters more. `risk` or `utility`: `recommended` is the point of the frontier that is best by
+    this figure, and is run once more with other seeds. `both`: you choose, and nothing is recommended."""
     runs: Annotated[int, Field(ge=1, le=MOST_RUNS)] = 1
     """Runs of each combination, each with its own seed; a point is the mean of their figures. More runs make
     the intervals of the points narrower. [1 to 100]"""

@@ -1,9 +1,9 @@
 """Headline of a report: the state of a release, and three sentences on risk, utility and what to do.
 
-The risk is that of the attacks if the report has some. Otherwise it is the chance that an intruder finds a
-person's row and reads a true value there. Its probability is at most that of the less likely of both events
-(the upper Fréchet bound), each taken beyond chance as the attacks are (Giomi et al. 2023): (rate - chance) /
-(1 - chance). Thresholds are those of the attacks.
+The risk is the risk of the attacks if the report has attacks. Otherwise it is the probability that an
+intruder finds a person's row and reads a true value there. This probability is at most the smaller of the
+probabilities of both events (the upper Fréchet bound). Each is taken beyond chance, like the attacks (Giomi
+et al. 2023): (rate - chance) / (1 - chance). The thresholds are those of the attacks.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Reading:
     field: str | None = None
     """Field whose values are read; None for a figure of rows."""
     used: tuple[str, ...] | None = None
-    """Known fields by which rows are found, if not all of them."""
+    """Known fields by which rows are found, if these are not all known fields."""
 
     @property
     def risk(self) -> float:
@@ -67,11 +67,11 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """State of a release, and the sentences that say why and what to do."""
+    """State of a release, and the sentences with its reason and the next step."""
 
     state: HeadlineState
     sentences: list[str]
-    """Three: on risk, on utility, and on what to do."""
+    """Three sentences: on the risk, the utility and the next step."""
     risk: float | None = None
     """Risk beyond chance that was compared with the thresholds; None if it is unknown."""
     decided_by: list[dict[str, Any]] = field(default_factory=list)
@@ -244,7 +244,7 @@ def _reversible(report: Mapping[str, Any]) -> Reading | None:
 
 
 def _moving_noun(report: Mapping[str, Any]) -> str:
-    """Return what a run exchanges: ``row``, ``household`` or ``unit``."""
+    """Return the unit that a run exchanges: ``row``, ``household`` or ``unit``."""
     provider = report.get("provider") or {}
     return next(
         (noun for noun in ("household", "unit") if isinstance(provider.get(f"{noun}s"), Mapping)), "row"
@@ -297,7 +297,7 @@ def _count_of_attacks(report: Mapping[str, Any]) -> str:
 def _fixed_fields(
     report: Mapping[str, Any], decided_by: Sequence[Mapping[str, Any]], options: MeasureOptions
 ) -> list[str]:
-    """Return the fields that the deciding figures read if the run works on none of them; else none.
+    """Return the fields that the deciding figures read, if the run changes none of them; otherwise empty.
 
     No parameter of the method changes such a figure, unless the run works on one of these fields, too.
     """
@@ -322,7 +322,7 @@ def _fixed_fields(
 def _action(
     state: HeadlineState, report: Mapping[str, Any], parameters: Mapping[str, Any], fixed: Sequence[str]
 ) -> str:
-    """Return the sentence that says what to do; ``fixed``: as `_fixed_fields` returns them."""
+    """Return the sentence with the action; ``fixed``: the result of `_fixed_fields`."""
     if state in ("elevated", "high") and (advice := report.get("advice")):
         return str(advice["sentence"])
     if state == "low":

@@ -38,9 +38,9 @@ ACTIONS = {
     "incomparable": "Change the combinations or the figure of risk, as the verdict of the comparison says.",
     "compared": "Choose a combination, run it, and attack its release before you publish it.",
 }
-"""Sentence that says what to do, by state; `attacked`: low, after attacks; `advice`: added
-if nothing is known of the parameters; `unjudged`: low, but for fields that were not judged; `one_row`: of a
-table of one row; `compared`: of a comparison; `incomparable`: of one without a best combination."""
+"""Sentence with the action, by state; `attacked`: low, after attacks; `advice`: added if nothing is known of
+the parameters; `unjudged`: low, but for fields that were not judged; `one_row`: of a table of one row;
+`compared`: of a comparison; `incomparable`: of one without a best combination."""
 
 _SHOWN = 1e-4
 """Smallest figure, or share in per cent, that is shown; readers need not know powers of ten."""
@@ -191,7 +191,7 @@ def unjudged_words(fields: Sequence[str], sentence: str) -> str:
 def utility_words(
     measures: Mapping[str, Any], pictures: Mapping[str, Any], rows: int, *, whole: bool = True
 ) -> str:
-    """Describe the change of the distributions and of the rank correlations, next to that of a random table.
+    """Describe the change of distributions and rank correlations, compared with a random table.
 
     Parameters
     ----------

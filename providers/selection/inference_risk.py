@@ -1,4 +1,4 @@
-"""Figure of risk: what an intruder infers of the secrets beyond a guess, on a sample of rows.
+"""Figure of risk: share of the secrets that an intruder infers beyond a guess, on a sample of rows.
 
 It is a figure of comparisons only; the attack in `providers.attacks` has control rows and intervals.
 """

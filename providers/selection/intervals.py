@@ -1,8 +1,9 @@
 """Intervals (95 %) of the figures of a comparison, and differences of figures beyond them.
 
-A figure of one run differs from that of another seed, and a figure of a sample from that of all rows. An
-attack, and a figure of a sample, has its own interval. Figures of all rows get theirs from a jackknife over
-ten random groups of rows, which holds for rows like these. Further runs add the spread between seeds.
+A figure of one run differs from the figure with another seed, and a figure of a sample from the figure of all
+rows. An attack, and a figure of a sample, has its own interval. Figures of all rows get an interval from a
+jackknife over ten random groups of rows, which holds for rows like these. Further runs add the spread between
+seeds.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ MOST_ROWS = 10_000
 
 
 _ROWS_OF_PAIR = 2
-"""Rows, or units, of a pair that exchanges values: the groups are those of rows, as if these were
+"""Rows, or units, of a pair that exchanges values; the groups consist of single rows, as if rows were
 independent."""
 
 

@@ -218,7 +218,7 @@ def _recommended(
 def figures_in_new_runs(
     again: Point, figures: Sequence[Figure], compared: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the figures of the axes in new runs of a point, with their intervals; those that it has."""
+    """Return the defined figures of the axes in new runs of a point, with their intervals."""
     protected = compared["protected"]
     estimates = again.estimates(figures, again.over(protected), protected)
     found: dict[str, Any] = {}

@@ -76,7 +76,7 @@ def beaten_points(
 
 
 def p_values(figures: Sequence[Estimate]) -> Float64Array:
-    """Return for each pair the probability of such a difference or a larger one between equal figures.
+    """Return for each pair the probability that equal figures differ as much or more.
 
     Returns
     -------

@@ -25,7 +25,7 @@ class Attempts:
 
 
 def terms_of_risk(attack: BoolArray, baseline: BoolArray) -> Float64Array:
-    """Return what each attacked row adds to the risk (a - b) / (1 - b), to first order; shape (rows,).
+    """Return each attacked row's contribution to the risk (a - b) / (1 - b), to first order; shape (rows,).
 
     Parameters
     ----------
@@ -77,11 +77,9 @@ def _limits(attempts: Sequence[Attempts]) -> tuple[float, float]:
 def mean_above_zero(mean: float, error: float) -> float:
     """Return the mean of max(0, X) for a normal X with this mean and standard error.
 
-    Notes
-    -----
-    A risk is cut at 0 in each run, so that its mean over seeds is above 0 however often the guess is better.
-    The mean of max(0, X) grows with that of X: at the upper limit of X it is an upper limit of both the risk
-    and the mean of the cut risks.
+    Notes ----- A risk is cut at 0 in each run, so that its mean over seeds is above 0 however often the guess
+    is better. The mean of max(0, X) grows with the mean of X. At the upper limit of X it is an upper limit of
+    both the risk and the mean of the cut risks.
     """
     from scipy.special import ndtr  # slow to import and rarely needed
 

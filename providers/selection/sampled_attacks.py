@@ -128,7 +128,7 @@ def _same_rows(
 ) -> tuple[Int64Array, Int64Array | None, bool]:
     """Return rows of the release, their sampled source rows, and whether these are known.
 
-    The rows are those that were made from the sampled ones, or others if that is unknown. The source rows are
+    The rows were made from the sampled source rows, or are other rows if this is unknown. The source rows are
     numbers within the sample; None: the row of the same number.
     """
     count = release.destination.num_rows

@@ -1,4 +1,4 @@
-"""Result of a comparison in words: the best points, or the reason for which there is none and what to do."""
+"""Result of a comparison in words: the best points, or the reason why there is none, with the remedy."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ _LARGER_GROUPS = (
 
 
 def verdict(points: Sequence[Mapping[str, Any]], risk: Axis, utility: Axis) -> str:
-    """Return sentences on the points that are best, or on the reasons for which none is and what to do.
+    """Return sentences on the best points, or on the reasons why there is none, with the remedy.
 
     Parameters
     ----------
@@ -57,7 +57,8 @@ def verdict(points: Sequence[Mapping[str, Any]], risk: Axis, utility: Axis) -> s
     if fewer:
         sentences.append(
             f"{len(fewer)} protect{'s' if len(fewer) == 1 else ''} fewer fields than others and "
-            f"{'is' if len(fewer) == 1 else 'are'} not called better; compare what protects the same fields."
+            f"{'is' if len(fewer) == 1 else 'are'} not called better; compare combinations that protect the "
+            "same fields."
         )
     return " ".join(sentences)
 

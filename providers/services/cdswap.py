@@ -1,8 +1,8 @@
 """CDSWAP: exchange the values of the swap fields between random pairs of rows of one equivalence class.
 
-A classifier assigns each row to an equivalence class by the values of the control fields. Within every
-class values are exchanged as in DSWAP: random pairs, and a cycle of three rows if their number is odd. A
-class of one row has no pair; `suppression` decides what becomes of its values.
+A classifier assigns each row to an equivalence class by the values of the control fields. Within every class
+values are exchanged as in DSWAP: between random pairs of rows, and in a cycle of three rows if their number
+is odd. A class of one row has no pair; `suppression` decides about its values.
 
 With `mechanism` set to `permutation`, each row of a class is selected with probability `rate`, and the
 selected rows are permuted at random so that none keeps its place. The report then states an exact epsilon.
@@ -10,8 +10,8 @@ selected rows are permuted at random so that none keeps its place. The report th
 With `risk`, rows whose combination of key fields is rare always take part, and the others up to `rate`, each
 with a probability in proportion to its risk.
 
-With `household`, whole households of equal size are exchanged whose members have the same classes, each
-member with one of its own class (in the order of classes, then of rows).
+With `household`, whole households of equal size are exchanged if their members have the same classes. Each
+member is exchanged with a member of the same class, in the order of classes, then of rows.
 
 With `unit_id`, units such as persons who occur in several rows move in the same way. In a `series` a unit
 keeps its partner in every table.

@@ -1,8 +1,9 @@
 """DDSWAP: exchange the values of the swap fields between rows that are close on the control fields.
 
-The rows are sorted by the control fields in ascending order, nulls last, and cut into blocks of
-`block_size` (the source's p) consecutive rows. Within every block values are exchanged as in DSWAP: random
-pairs, and a cycle of three rows if their number is odd. A remainder of one row joins the block before it.
+The rows are sorted by the control fields in ascending order, nulls last, and cut into blocks of `block_size`
+(the source's p) consecutive rows. Within every block values are exchanged as in DSWAP: between random pairs
+of rows, and in a cycle of three rows if their number is odd. A remainder of one row joins the block before
+it.
 
 With `mechanism` set to `permutation`, each row of a block is selected with probability `rate`, and the
 selected rows are permuted at random so that none keeps its place. The report then states an exact epsilon.

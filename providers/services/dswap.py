@@ -157,9 +157,9 @@ PROVIDER = Provider(
     guarantees=(
         "Every field keeps its values: only their rows change, unless something is suppressed.",
         "At rate 1 every row of a table of two or more rows receives another row's value.",
-        "The pairs are uniformly random. Someone who learns some of them learns nothing about the seed, and "
-        "the rest stay uniform over the matchings that remain: in a table of four rows one known pair fixes "
-        "the other. `group_bits` in the report says how many matchings there are.",
+        "The pairs are uniformly random. Someone who learns some of the pairs learns nothing about the seed, "
+        "and the other pairs stay uniform over the remaining matchings: in a table of four rows one known "
+        "pair fixes the other. `group_bits` in the report says how many matchings there are.",
         "Fields other than the swap fields stay as they are, unless they are named for suppression.",
         permutation_guarantee("table"),
         RISK_GUARANTEE,

@@ -102,12 +102,12 @@ class LocalityParams(Params):
     that a sum of coefficients times values is at most a number, and must hold on the source. [up to 100]"""
     selection: Literal["uniform", "nearest", "widest"] = "uniform"
     """Choice of the localities that are kept. `uniform`: a random sample. `nearest`: the localities with the
-    smallest reach, which is the distance between the outer two of the three values. `widest`: those with the
-    largest reach. Localities of equal reach are taken in ascending order of the middle value, then of the
-    least value."""
+    smallest reach, which is the distance between the outer two of the three values. `widest`: the localities
+    with the largest reach. Localities of equal reach are taken in ascending order of the middle value, then
+    of the least value."""
     ties: Literal["free", "one_sided", "equal"] = "free"
     """Treatment of three values at equal distances. `free`: no relation is kept. `one_sided`: the upper value
-    does not become the nearer one, as in the paper's algorithm. `equal`: the distances stay equal."""
+    does not become the nearer value, as in the paper's algorithm. `equal`: the distances stay equal."""
     duplicates: Literal["collapse", "spread"] = "collapse"
     """Treatment of equal values in a segment. `collapse`: they stay equal. `spread`: each is drawn
     separately, and every kept relation holds for all of them."""
@@ -205,7 +205,7 @@ def segmentation_of(params: LocalityParams, schema: pa.Schema, stream: Stream) -
 
 
 def anonymise(batch: Batch) -> None:
-    """Replace the values of a batch of segments, each by itself: the two phases of the paper.
+    """Replace the values of each segment of a batch separately: the two phases of the paper.
 
     D = (d_1, ..., d_n) are the sorted values of a segment, X = (x_1, ..., x_n) the variables that replace
     them, and Q is the set of relations that X keeps.
@@ -286,7 +286,7 @@ def swap_out_of_core(
 PROVIDER = Provider(
     identifier="LOCALITY",
     title="Redrawing by localities",
-    summary="Redraws numeric values at random and keeps which of two values is nearer to a third.",
+    summary="Redraws numeric values at random, and keeps which of two values is nearer to a third value.",
     revision=3,
     draws_revision=1,
     params=LocalityParams,
@@ -301,7 +301,7 @@ PROVIDER = Provider(
         "No value lies outside the domain given for its field. Nulls stay where they are.",
         "The new values of a segment are a random point of the polytope that its kept relations and bounds "
         "define. They depend on nothing else in the source as far as the walk has mixed; the report "
-        "estimates how far it has.",
+        "estimates this.",
     ),
     changes=(
         "Every value of the fields; no field keeps its set of values.",

@@ -93,15 +93,15 @@ class MedsParams(BinParams):
     own units, so that the field with the largest numbers decides which rows are near."""
     method: Literal["auto", "exact", "mdav", "partitioned"] = "auto"
     """Choice of the two distant rows. `exact`: the two most distant rows, as in the paper; `mdav`: the row
-    farthest from the centroid of the rows that are left, and the row farthest from that one, which is
-    quicker in many fields; `auto`: `exact` in up to 6 fields, or if rows^2 * fields is at most 10^11.
-    `partitioned`: as `auto`, separately in each of `parts` parts of neighbouring rows. The report states
-    which was used."""
+    farthest from the centroid of the remaining rows, and the row farthest from this row, which is faster with
+    many fields; `auto`: `exact` in up to 6 fields, or if rows^2 * fields is at most 10^11. `partitioned`:
+    like `auto`, separately in each of `parts` parts of neighbouring rows. The report states the method that
+    was used."""
     parts: Annotated[int, Field(ge=2, le=MOST_ROWS)] | SkipJsonSchema[None] = Field(
         default=None, title="Number of parts"
     )
     """Number of parts into which the rows are cut first, with `method` `partitioned`. Each part has at least
-    as many rows as two bins. With `degree`, give at most half of it. [2 or more]"""
+    as many rows as two bins. With `degree`, at most half of `degree`. [2 or more]"""
 
     def larger_groups(self) -> str:
         """Return advice for bins of two or three rows."""
@@ -321,7 +321,7 @@ PROVIDER = Provider(
     ),
     changes=(
         "The row of its bin that a combination of values belongs to.",
-        "Correlations of the swap fields with the remaining fields: they come nearer to those between bins.",
+        "Correlations of the swap fields with the remaining fields: they come nearer to those of the bins.",
         "Outliers most: their bin extends as far as it must to hold k rows.",
         "With `partitioned`, relations more than with `exact`, since no bin reaches into another part. At 16 "
         "parts and k 5, 20 or 50, `within_bin_variance` is 1.05 to 1.27 times that of `exact` on abalone "

@@ -81,25 +81,26 @@ class MewsParams(BinParams):
     """The parameters of MEWS. Give one of `width`, `bins` and `degree`, which define how fine the grid is."""
 
     width: Width | tuple[Width, ...] | SkipJsonSchema[None] = Field(default=None, examples=[0.5, [5, 1000]])
-    """Width of a cell, the paper's t: one number for every swap field, or a list of one for each, in the
-    units of `scale`. [over 0]"""
+    """Width of a cell, the paper's t, in the units of `scale`: one number for every swap field, or a list
+    with one number for each. [over 0]"""
     bins: Count | tuple[Count, ...] | SkipJsonSchema[None] = Field(default=None, examples=[20, [20, 50]])
-    """Number of cells that a field's range is cut into: one number for every swap field, or a list of one
-    for each. [1 to 2^52]"""
+    """Number of cells that a field's range is cut into: one number for every swap field, or a list with one
+    number for each. [1 to 2^52]"""
     degree: Annotated[int, Field(ge=1, le=MOST_ROWS)] | SkipJsonSchema[None] = None
-    """Wanted partition degree, the number of bins that hold rows. Every field is cut into the same number
-    of cells: the one whose degree comes nearest, the smaller one on ties. Often no number of cells gives
-    exactly this degree; the report states the degree that was reached. [1 or more]"""
+    """Wanted partition degree, the number of bins that hold rows. Every field is cut into the same number of
+    cells: the number whose degree is nearest to the wanted one, or the smaller number on ties. Often no
+    number of cells gives exactly this degree; the report states the degree that was reached. [1 or more]"""
     scale: Literal["field", "range", "sd"] = "field"
     """Unit of `width`. `field`: the field's own units; `range`: the field's range; `sd`: its population
     standard deviation."""
     origin: Origin | tuple[Origin, ...] | SkipJsonSchema[None] = None
-    """Lower end of the first cell: one number for every swap field, or a list of one for each. Default:
-    each field's smallest value. With `bins` or `degree` at most the smallest value."""
+    """Lower end of the first cell: one number for every swap field, or a list with one number for each.
+    Default: each field's smallest value. With `bins` or `degree`, it must be at most the smallest value."""
     singletons: Literal["merge", "keep", "suppression"] = "merge"
-    """Treatment of a row that is alone in its bin. `merge`: the row joins the bin of two or more rows whose
-    mean is nearest, measured in widths; the first cell on ties. `keep`: the row keeps its values.
-    `suppression`: the parameter `suppression` decides; it also does if no bin holds two rows."""
+    """Treatment of a row that is alone in its bin. `merge`: the row joins the bin of two or more rows
+    whose mean is nearest, measured in widths; on ties, the first cell. `keep`: the row keeps its values.
+    `suppression`: the parameter `suppression` decides. That parameter also decides if no bin holds two
+    rows."""
     widest: Annotated[float, Field(gt=0, le=1)] = 0.5
     """Upper bound of the width that an intruder considers possible, as a share of each swap field's range:
     t_ub of the paper. It only selects the grids over which the figure `p_privacy` averages. At 1 the
@@ -356,7 +357,7 @@ PROVIDER = Provider(
     ),
     changes=(
         "The row of its bin that a combination of values belongs to.",
-        "Correlations of the swap fields with the remaining fields: they come nearer to those between bins.",
+        "Correlations of the swap fields with the remaining fields: they come nearer to those of the bins.",
         "A row that is alone in its bin: its values move as far as the nearest bin, or `singletons` decides.",
     ),
     limits=(

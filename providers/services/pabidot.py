@@ -46,22 +46,23 @@ class PabidotParams(Params):
     """The numeric fields to perturb; their type becomes float64. Default: every numeric field that is not a
     label. [2 or more that are not constant]"""
     label_fields: tuple[str, ...] = Field(default=(), examples=[["class"]])
-    """Numeric fields that are labels, such as a class: they keep their values and move with their row.
-    Other fields that are not perturbed, text among them, do the same without being named."""
+    """Numeric fields that are labels, such as a class: they keep their values and move with their row. Other
+    fields that are not perturbed, such as text, need not be named: they also keep their values and move with
+    their row."""
     sigma: Annotated[
         float, Field(ge=0, le=1e6, allow_inf_nan=False, title="Standard deviation of the noise (sigma)")
     ] = 0.3
     """Standard deviation of the noise, in standard deviations of each field. At 0.3 values can be
     recovered almost exactly from known marginals. [0 to 1 000 000]"""
     selection: Literal["paper", "definition"] = "paper"
-    """Rule that selects angle and axis of reflection. `paper`: the angle whose worst axis is best, and that
+    """Rule that selects angle and axis of reflection. `paper`: the angle whose worst axis is best, with this
     worst axis; `definition`: the angle and axis with the largest phi."""
     shuffle: bool = True
     """true: the destination's rows are in a random order, all fields of a row together; false: the order of
     the source."""
     nulls: Literal["fail", "drop_from_fit"] = "fail"
-    """Treatment of a null, NaN or infinity in a field to perturb. `fail`: the job fails; `drop_from_fit`:
-    its row is published unperturbed in every field and takes no part in the fit."""
+    """Treatment of a null, NaN or infinity in a field to perturb. `fail`: the job fails; `drop_from_fit`: the
+    row is published unperturbed in every field and takes no part in the fit."""
 
 
 def check(params: PabidotParams, schema: pa.Schema) -> PabidotParams:
@@ -175,10 +176,10 @@ PROVIDER = Provider(
     plan=plan,
     swap=swap,
     guarantees=(
-        "Distances between rows are kept up to the noise, and so are the results of distance-based learners.",
+        "Distances between rows, and the results of distance-based learners, are kept except for the noise.",
         "Labels, and every other field that is not perturbed, stay with their row as it moves.",
         "The order of the rows is uniformly random and independent of the values, unless shuffle is false.",
-        "Neither anonymity nor differential privacy: see what it does not protect against.",
+        "Neither anonymity nor differential privacy: see the section on what it does not protect against.",
     ),
     changes=(
         "Every numeric field that is neither a label nor constant: values, distribution, and type (float64).",
@@ -194,7 +195,8 @@ PROVIDER = Provider(
         "and sigma 0.3 the exact angle and axis are found in nearly all trials and the values recovered with "
         "R2 of about 0.97; sigma 1.0 still gives 0.67 to 0.75. At 2.0 one attack found nothing, and another, "
         "by quantiles, still got 0.3 to 0.4 on three tables of four.",
-        "Angle and axis follow from the source's correlations: anyone who knows those need not search.",
+        "Angle and axis follow from the source's correlations: anyone who knows these correlations need not "
+        "search.",
         "The paper's Table 7 (about 0.7 everywhere) is the result of any attack when rows are merely "
         "shuffled.",
         "Values leave their original range: 1 to 53 % of the cells.",

@@ -1,9 +1,9 @@
 """RSWAP: exchange the geography of whole households with similar ones elsewhere, the riskiest first.
 
-Households with a member whose combination of risk fields is rare in an area must be swapped out of that
-area; more households are then added, riskier ones more probably, until the swap rate is met. Each is swapped
-with a household of another area that agrees with it on a match profile. The members of both exchange the
-fields of the hierarchy and those carried along; nothing else moves.
+Households with a member whose combination of risk fields is rare in an area must be swapped out of that area;
+More households are then added until the swap rate is met, riskier households with a higher probability. Each
+is swapped with a household of another area that has equal values of a match profile. The members of both
+exchange the fields of the hierarchy and the fields carried along; nothing else moves.
 
 References
 ----------
@@ -45,36 +45,37 @@ class RswapParams(Params):
     """The parameters of RSWAP."""
 
     household: str | SkipJsonSchema[None] = Field(default=None, examples=["household"])
-    """The field, of integers or text, that identifies a household. Default: every row is one."""
+    """The field, of integers or text, that identifies a household. Default: every row is a household."""
     hierarchy: Annotated[tuple[str, ...], Field(min_length=1, examples=[["region", "district"]])]
     """Fields of geography that are exchanged, coarse to fine, equal for all members of a household. [1 or
     more]"""
     similar: Annotated[
         tuple[MatchProfile, ...], Field(examples=[[["household_size", "tenure"], ["household_size"]]])
     ] = ()
-    """Match profiles, the strictest first: a household is swapped with one that has equal values of the
-    first profile's fields, or else of the next. Default: any household matches."""
+    """Match profiles, the strictest first. A household is swapped with a household that has equal values
+    of the fields of the first profile, or if there is none, of the next profile. Default: any household
+    matches."""
     risk_fields: tuple[str, ...] = Field(default=(), examples=[["age", "sex"]])
-    """Fields of persons that an intruder may know. The risk of a person in an area is 1 divided by the
-    persons there with the same values, that of a household its members' largest."""
+    """Fields of persons that an intruder may know. The risk of a person in an area is 1 divided by the number
+    of persons there with the same values. The risk of a household is the largest risk of its members."""
     k_anonymity: Annotated[int, Field(ge=0, le=MOST_ROWS, title="Least group size (k-anonymity)")] = 3
-    """A household with a member whose risk fields occur fewer than `k_anonymity` times in an area must be
-    swapped with one of another such area. 0: none must. [0 or more]"""
+    """A household must be swapped if the risk fields of a member occur fewer than `k_anonymity` times in an
+    area; its partner is in another area of the same level. 0: no household must be swapped. [0 or more]"""
     swap_rate: Annotated[float, Field(ge=0, le=1)] = 0.05
-    """Share of the households in swaps. Half of it is chosen in each finest area, and exchanged with
-    households of other areas, so that shares differ where one area has most households: of 900 and 100, at
-    0.05, 3 % and 25 %. Those that must be swapped count in their own area alone, so that areas with more of
-    them exceed the share. [0 to 1]"""
+    """Share of the households that are swapped. Half of this share is chosen in each finest area, and
+    exchanged with households of other areas. Therefore the shares of areas differ in size: with areas of 900
+    and 100 households and a share of 0.05, they are 3 % and 25 %. Households that must be swapped count only
+    in their own area, so that areas with many of them exceed the share. [0 to 1]"""
     carry_along: tuple[str, ...] = Field(default=(), examples=[["grid_cell"]])
     """Fields that are exchanged with the hierarchy, equal for all members of a household."""
     risk: tuple[str, ...] = Field(default=(), examples=[["risk"]])
-    """Fields of given risks, numeric, in place of `risk_fields`: one for each field of `hierarchy`, or one
-    for all. The largest of a household counts."""
+    """Numeric fields with given risks, in place of `risk_fields`: one for each field of `hierarchy`, or one
+    for all. The largest risk in a household counts."""
     risk_threshold: Annotated[float, Field(ge=0, allow_inf_nan=False)] | SkipJsonSchema[None] = None
     """A household with a given risk above it must be swapped. With `risk` only. [0 or more]"""
     unmatched: Literal["keep", "suppress", "fail"] = "keep"
-    """Policy for a household that must be swapped and finds no donor. `keep`: it stays, and an event says so;
-    `suppress`: its hierarchy and `carry_along` become null; `fail`: the job fails."""
+    """Policy for a household that must be swapped but has no donor. `keep`: it keeps its values, and an event
+    reports it; `suppress`: its fields of `hierarchy` and `carry_along` become null; `fail`: the job fails."""
 
     @model_validator(mode="after")
     def _risks_are_given_or_computed(self) -> Self:
@@ -222,11 +223,11 @@ PROVIDER = Provider(
     swap=swap,
     guarantees=(
         "Households stay whole: their members move together, and each household is swapped at most once, "
-        "with one other.",
+        "with one other household.",
         "Every area keeps its number of households, at every level. Only the hierarchy and the fields "
         "carried along move.",
         "A household with a member whose risk fields occur fewer than k_anonymity times in an area is "
-        "swapped with one outside this area, or reported as unmatched.",
+        "swapped with a household outside this area, or reported as unmatched.",
         "Two swapped households agree on all fields of a match profile: tables of the first profile's fields "
         "by area stay exactly equal, except for swaps by a weaker profile.",
     ),
@@ -236,24 +237,24 @@ PROVIDER = Provider(
     ),
     limits=(
         "Most households are not swapped: at a swap rate of 5 % an intruder who finds a record in its area "
-        "is right in about 95 % of the cases: less often for those of high risk, more often in an area that "
-        "has most of the households.",
+        "is right in about 95 % of the cases: less often for households of high risk, more often in an area "
+        "that has most of the households.",
         "Only geography moves: a person who is unique in the whole table without it stays unique.",
         "No differential privacy and no k-anonymity: the selection depends on the data, and a combination "
-        "that is rare in an area can be so after the swap, with another household.",
+        "that is rare in an area can still be rare there after the swap, with another household.",
         "Which households moved is a secret like the seed: no report or manifest names them.",
     ),
     repeated_releases=(
         "The most frequent area of a household in several releases is its own: 20 releases at a swap rate of "
         "30 % without obligations recover 99.8 % of the districts of a generated survey.",
-        "Households that must be swapped never show their own area: the area that 20 releases never show "
-        "narrows it down.",
+        "Households that must be swapped never show their own area: the areas that 20 releases never show "
+        "narrow it down.",
         "Release a source once. A rerun with the same seed gives the same bytes and reveals nothing more.",
     ),
     scaling=Scaling(
         reads=lambda params, schema: fields_read(params),
         memory=memory_needed,
-        cut="The table is not cut, since every swap depends on the donors that those before it used. The "
+        cut="The table is not cut, since every swap depends on the donors of the swaps before it. The "
         "fields that the parameters name must fit in memory; the other fields need not.",
     ),
     cost="O(n) time for the codes of each field named, O(h log h) per level and profile for h households.",

@@ -1,4 +1,4 @@
-"""RWN: replace values by those of randomly drawn near neighbours.
+"""RWN: replace values by values of randomly drawn near neighbours.
 
 Randomization within neighbourhoods. The neighbourhood of a row contains its k nearest rows or all rows
 within the distance epsilon, whichever are more, but never the row itself. Each value of the perturbed
@@ -62,8 +62,8 @@ class RwnParams(Params):
     epsilon: Annotated[
         float, Field(ge=0, le=1e6, allow_inf_nan=False, title="Distance of neighbours (epsilon)")
     ] = 0.0
-    """Distance within which all rows are neighbours, even if they are more than k. The range of a numeric
-    field has length 1. [0 or more]"""
+    """Distance within which all rows are neighbours, even if there are more than k such rows. The range of a
+    numeric field has length 1. [0 or more]"""
     q: Annotated[float, Field(gt=0, le=1, title="Share of values replaced (q)")] = 1.0
     """Probability with which each value is replaced. [over 0, up to 1]"""
     distance_fields: tuple[str, ...] = Field(default=(), examples=[["age", "income", "city"]])
@@ -80,16 +80,16 @@ class RwnParams(Params):
     categorical_weight: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)] = 1.0
     """Weight of the categories in a distance. 0 leaves them out. [0 or more]"""
     ties: Literal["include", "index"] = "include"
-    """Treatment of rows as far away as the k-th nearest (within a relative 1e-9): `include` takes all of
-    them, `index` those with the smallest row numbers."""
+    """Treatment of rows as far away as the k-th nearest row (within a relative 1e-9): `include` takes all of
+    them, `index` takes those with the smallest row numbers."""
     neighbours: Literal["exact", "sample", "own_sample", "pairs", "partition"] = "exact"
     """Candidate rows for the neighbourhood of a row. `exact`: all rows. `sample`: a random sample of
     `sample_size` rows, the same for every row; only these rows give values (the paper's method 1, section
     10.3.1). `own_sample`: a separate random sample of `sample_size` rows for each row, so that any row may
     give values (the variant in the same section). `pairs`: the rows with which a row is paired in a random
-    sample of all pairs of rows; a pair serves both its rows (method 2, section 10.3.2). `partition`: the
-    rows of the same part, after the table has been divided at random into `parts` parts (method 3, section
-    10.3.3)."""
+    sample of all pairs of rows; a pair makes each of its rows a candidate of the other (method 2, section
+    10.3.2). `partition`: the rows of the same part, after the table has been divided at random into `parts`
+    parts (method 3, section 10.3.3)."""
     within: Method = "exact"
     """Candidate rows within a part, if `neighbours` is `partition`. `exact`: all rows of the part (first
     approach of method 3). `sample`, `own_sample` or `pairs`: as for `neighbours`, separately in each part
@@ -293,14 +293,14 @@ def _varies(column: pa.ChunkedArray) -> bool:
 def swap_out_of_core(
     source: Source, params: RwnParams, stream: Stream, progress: Progress, resources: Resources
 ) -> StreamedResult:
-    """Replace values by those of random neighbours, in a table larger than memory; equal to `swap`."""
+    """Replace values by values of random neighbours, in a table larger than memory; equal to `swap`."""
     return release_out_of_core(source, params, stream, progress, resources)
 
 
 PROVIDER = Provider(
     identifier="RWN",
     title="Randomization within neighbourhoods",
-    summary="Replaces values by those of random rows among each row's near neighbours.",
+    summary="Replaces each value by the value of a random row among the row's near neighbours.",
     revision=3,
     draws_revision=2,
     params=RwnParams,
@@ -336,9 +336,9 @@ PROVIDER = Provider(
         "releases with different seeds reveal 96 % of svcensus' incomes at q = 0.5 and k = 5, 99 % at k = 25 "
         "and at k = 75; 52 % "
         "at q = 0.8 and k = 5.",
-        "At q = 1 a row never receives its own value, but 20 releases show the values of its neighbours: the "
-        "most frequent one equals its own income in 31 % of the rows at k = 5, because many neighbours share "
-        "a value.",
+        "At q = 1 a row never receives its own value, but 20 releases show the values of its neighbours: in "
+        "31 % of the rows at k = 5 the most frequent value equals the row's own income, because many "
+        "neighbours share a value.",
         "Release a source once. A rerun with the same seed returns the same bytes and reveals nothing more.",
     ),
     scaling=Scaling(

@@ -205,9 +205,9 @@ def check_expressions(checks: Sequence[str], schema: pa.Schema) -> None:
     Raises
     ------
     ParameterError
-        A check is no expression of the grammar, names an unknown field, compares fields of different kinds
-        or decimals that no decimal type holds both of, or compares a field with a value that does not fit
-        its type.
+        A check is no expression of the grammar, names an unknown field, compares fields of different
+        kinds or two decimals without a common decimal type, or compares a field with a value that does not
+        fit its type.
     """
     for number, (text, expression) in enumerate(zip(checks, parsed(checks), strict=True)):
         _check(expression, schema, text, f"{POINTER}/{number}")

@@ -115,7 +115,7 @@ def _count_moves(ranks, starts, took_part, values, low, scale, moves, most_units
 
 
 def _scale(values: npt.NDArray[np.float64], low: npt.NDArray[np.float64]) -> float:
-    """Return the power of two by which distances are multiplied to give the first of three digits.
+    """Return the power of two that scales distances to the first of three digits.
 
     It is below 2**31, and each further digit is worth 2**31 times less, so that three of them hold all bits
     of values down to 2**-40 of the largest one.
@@ -153,9 +153,9 @@ class _Moves:
 class Distances:
     """Distances on the control fields between the row that a value leaves and the row that gets it.
 
-    Distances are measured in ranks: the positions of rows in the order of the rows that take part. If there
-    is one control field and it is a number, a date (days) or a time (seconds), they are also measured in
-    its units. A row whose control value is null or not finite has no distance in units.
+    Distances are measured in ranks, which are the positions of rows in the order of the rows that take part.
+    If there is one control field and it is a number, a date (days) or a time (seconds), they are also
+    measured in its units. A row whose control value is null or not finite has no distance in units.
 
     Parameters
     ----------

@@ -99,7 +99,7 @@ def control_pointer(control_fields: Sequence[str], index: int, parameter: str = 
 
 
 def fields_read(params: PairingParams, others: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return the swap fields, other fields that are read, and those that other parameters name, once each."""
+    """Return the swap fields, other fields that are read, and fields of other parameters, once each."""
     more: list[str] = []
     if params.selection_by_risk is not None:
         more += params.selection_by_risk.fields_read

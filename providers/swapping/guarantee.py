@@ -269,8 +269,8 @@ _DOES_NOT_MEAN = (
 
 PERMUTATION_RELEASES = (
     "With `mechanism` set to `permutation` the epsilons of several releases with the same swap fields add "
-    "up: ten releases with epsilon 2 have 20. A release that leaves a swap field of another one in place "
-    "publishes it, so that no epsilon holds for that field. The attacks above work all the same."
+    "up: ten releases with epsilon 2 have 20. A release that does not swap a field of another release "
+    "publishes it, so that no epsilon holds for that field. The attacks above still work."
 )
 """Sentence for the pages of the services about several releases by the permutation mechanism."""
 
@@ -278,8 +278,8 @@ PERMUTATION_RELEASES = (
 def permutation_guarantee(group: str) -> str:
     """Return the guarantee of the mechanism for the page of a service; ``group``: its word for a group."""
     return (
-        f"With `mechanism` set to `permutation`: exchange the values of two people of one {group} in the "
-        "source, and no release is more than exp(epsilon) times as probable as before. The report states "
+        f"With `mechanism` set to `permutation`: if two people of one {group} exchange their values in the "
+        "source, no release becomes more than exp(epsilon) times as probable as before. The report states "
         "epsilon exactly, the statistics that stay exact, and what this does not mean."
     )
 

@@ -2,8 +2,8 @@
 
 Households are numbered in the order of their ids, so that the same seed gives a household the same partner
 however the households are ordered in the table. Two households exchange values member by member, in a stated
-order of the members. The random draws, the selection by risk and the permutation mechanism are those of rows,
-with a household in the place of a row; the report counts rows, but for groups and risks.
+order of the members. The random draws, the selection by risk and the permutation mechanism work as for rows,
+with a household in place of a row. The report counts rows, except for groups and risks.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ T = TypeVar("T")
 
 HOUSEHOLD_GUARANTEE = (
     "With `household` or `unit_id`: the rows of a household or unit stay together. Whole households or units "
-    "of equal size are exchanged, row by row, so that all values of one are those of one other."
+    "of equal size are exchanged, row by row, so that all values of a household or unit come from one other."
 )
 """Sentence for the pages of the services about whole households."""
 
 HOUSEHOLD_LIMIT = (
-    "With `household` or `unit_id`: those of a rare size have few partners or none, and anyone who knows a "
-    "household or unit by the values of all of its rows recognises them in their new place. With "
+    "With `household` or `unit_id`: households or units of a rare size have few partners or none, and anyone "
+    "who knows a household or unit by the values of all of its rows recognises them in their new place. With "
     "`unit_sizes` set to `any`, the number of rows with each value changes."
 )
-"""Sentence for the pages of the services about what an exchange of households does not do."""
+"""Sentence for the pages of the services about the limits of an exchange of households."""
 
 _NULL_IN_UNIT = "the row keeps its own value, since a null of its {noun} takes no part"
 

@@ -1,10 +1,10 @@
 """Permutation mechanism: a random selection of each group's rows is permuted by a uniform derangement.
 
-Every row of a group is selected with the same probability, independently; if exactly one is selected, all
-are drawn again. Only the number m of the selected rows is needed: the first m rows of a uniformly random
-order are a uniformly random set of m rows. The same order, cut into cycles, is the permutation: the value of
-each row goes to the next one of its cycle, and that of the last to the first. In a uniform permutation of m
-rows the cycle of a given row has a uniform length 1 to m, and the other rows are permuted uniformly. Hence
+Every row of a group is selected with the same probability, independently; if exactly one is selected, all are
+drawn again. Only the number m of the selected rows is needed: the first m rows of a uniformly random order
+are a uniformly random set of m rows. The same order, cut into cycles, is the permutation: the value of each
+row goes to the next row of its cycle, and the value of the last row to the first. In a uniform permutation of
+m rows the cycle of a given row has a uniform length 1 to m, and the other rows are permuted uniformly. Hence
 lengths drawn one after another are those of a uniform permutation, and they are independent of the order. If
 one of them is 1, the permutation leaves a row in its place, and all lengths are drawn again: about e times.
 

@@ -1,9 +1,9 @@
 """Reversible groups: groups of two or three rows, whose exchange can be undone without the seed.
 
 If both rows of a group of two move, there is one possible exchange; if all rows of a group of three move,
-there are two. So anyone who knows the groups restores the values of the former exactly, and those of the
-latter with chance 1/2. At rates up to one half a row keeps its own value with probability at least 1/2, as
-it does in groups of any size. Therefore only higher rates count.
+there are two. So anyone who knows the groups restores the values of a group of two exactly, and of a group of
+three with a chance of 1/2. At rates up to one half, a row of a group of any size keeps its own value with
+probability at least 1/2. Therefore only higher rates count.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -131,7 +131,7 @@ def _message(params: SwapParams, bits: GroupBits) -> str:
             f"{_rows(threes, 3)}, where that succeeds with chance 1/2"
         )
     if params.risk is not None:
-        found += "; of each group the rows count that had to take part for their risk"
+        found += "; only rows that had to take part for their risk are counted"
     return f"{found}; {params.larger_groups()}"
 
 
@@ -146,7 +146,7 @@ def uniform_pairs(group: str, groups: str) -> str:
     """Return the guarantee about known pairs; ``group``, ``groups``: the service's words for its groups."""
     return (
         f"Within a {group} the pairs are uniformly random. Someone who learns some of them learns nothing "
-        f"about the seed or other {groups}, and the rest of the {group} stay uniform over the matchings that "
-        f"remain: in a {group} of four rows one known pair fixes the other. `group_bits` in the report says "
-        f"how many matchings the smallest {groups} leave."
+        f"about the seed or other {groups}, and the other pairs of the {group} stay uniform over the "
+        f"remaining matchings: in a {group} of four rows one known pair fixes the other. `group_bits` in the "
+        f"report says how many matchings the smallest {groups} leave."
     )

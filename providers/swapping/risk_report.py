@@ -40,7 +40,7 @@ RISK_LIMIT = (
     "the key fields knows which rows had to be swapped. Rare combinations stay as frequent as before where "
     "no key field is a swap field: they are less trustworthy, not less rare."
 )
-"""Sentence for the pages of the services about what selection by risk does not do."""
+"""Sentence for the pages of the services about the limits of the selection by risk."""
 
 
 class RiskFigures:
@@ -92,8 +92,8 @@ class RiskFigures:
     def add_events(self, events: Events) -> None:
         """Record an event for each field of a row that had to take part and could not."""
         message = (
-            "the risk of the row demands a swap, which is impossible: its group has no other row or too few, "
-            "or a null takes no part"
+            "the risk of the row requires a swap, which is impossible: its group has no other row or too "
+            "few, or a null takes no part"
         )
         for name, rows in self._unswapped.items():
             if len(rows):

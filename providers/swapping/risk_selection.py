@@ -3,7 +3,7 @@
 Rows at risk are selected. The others are drawn until the rate is met, each with a probability in proportion
 to its risk (at most 1), by systematic sampling in random order: the rows are put into a random order, the
 probabilities are added up along it, and a row is selected if the sum passes u, u + 1, u + 2, ... for one
-uniform number u. Each inclusion probability is exact, the number of rows is the wanted one, rounded up or
+uniform number u. Each inclusion probability is exact, the number of rows is the wanted number, rounded up or
 down, and in a random order almost every pair of rows can be drawn together.
 
 A group in which a single row is selected gets a second one, drawn with a probability in proportion to its
@@ -227,8 +227,8 @@ def choose(participation: Participation, selection: Selection) -> Chosen:
 def _draw_partners(single, order, starts, identities, chosen, risk, key, partners):
     """Draw a second row for each group with one chosen row, with probability in proportion to its risk.
 
-    With the sum s of the risks of the other rows and the uniform number u of the group, it is the first row
-    in listing order at which the sum so far exceeds u s. Where all risks are 0, each counts as 1.
+    Let s be the sum of the risks of the other rows, and u the uniform number of the group. The second row is
+    the first in listing order at which the partial sum exceeds u s. If all risks are 0, each counts as 1.
 
     Parameters
     ----------

@@ -46,13 +46,13 @@ CHECK_GUARANTEE = (
     "With `checks` and `on_broken` set to `repair`: no exchange makes a row break a check that it met. The "
     "report counts the rows that break each check before and after."
 )
-"""Sentence for the pages of the services about what checks hold."""
+"""Sentence for the pages of the services about the guarantee of checks."""
 
 CHECK_LIMIT = (
     "With `on_broken` set to `repair`, anyone who knows the checks can exclude exchanges that would break "
     "them: fewer exchanges are possible than `matching_bits` and `group_bits` count."
 )
-"""Sentence for the pages of the services about what a repair discloses."""
+"""Sentence for the pages of the services about the disclosure by a repair."""
 
 
 class RowChecks:
@@ -286,7 +286,7 @@ class Repair:
 
     def add_events(self, events: Events) -> None:
         """Record an event for each row and field whose exchange was undone."""
-        message = "the row keeps its own value, since no exchange that was tried keeps the checks"
+        message = "the row keeps its own value, because no tried exchange meets the checks"
         for move in self._moves:
             if move.restored.any():
                 for name in move.fields:

@@ -61,7 +61,8 @@ def row_risk(table: pa.Table, selection: RiskSelection) -> RowRisk:
     """Return the risk of each row, and whether it must take part.
 
     With key fields the risk is 1 / F for the number F of rows with the same values of the key fields, or the
-    sum of their weights, and rows with F < k must take part. A given risk obliges where it is over 1 / k.
+    sum of their weights, and rows with F < k must take part. A row with a given risk over 1 / k must take
+    part.
 
     Raises
     ------
@@ -93,7 +94,7 @@ def combinations(table: pa.Table, names: Sequence[str]) -> tuple[Int64Array, int
 
 
 def _numbers(table: pa.Table, name: str, parameter: str) -> Float64Array:
-    """Return weights or risks as float64; raise SourceError if one of them is none."""
+    """Return weights or risks as float64; raise SourceError if a value is not a weight or risk."""
     values = float_values(table.column(name))  # a null is NaN
     weights = parameter == "weight"
     with np.errstate(over="ignore", divide="ignore"):

@@ -1,4 +1,4 @@
-"""Swap of one table of a series, in all tables of which a unit keeps its partner.
+"""Swap of one table of a series. A unit keeps its partner in all tables of a series.
 
 Units are recognised by a keyed hash of their ids. A unit that has a partner from an earlier table gets that
 partner's values. The others, the arrivals, form a table of their own, which goes through the swap of whole
@@ -39,14 +39,15 @@ SERIES_GUARANTEE = (
     "With `series`: a unit keeps its partner in every table and wave of the series, so that tables joined on "
     "`unit_id` show the values of one partner, and the released keys are those of the source."
 )
-"""Sentence for the pages of the services about what a series holds."""
+"""Sentence for the pages of the services about the guarantee of a series."""
 
 SERIES_LIMIT = (
     "With `series`: anyone who learns a unit's partner in one table knows it in all of them. A unit whose "
     "partner has left, or has another number of rows, is not swapped, and values whose receiver has left are "
-    "in no row. New units are exchanged with each other only: a wave with few of them hides them badly."
+    "in no row. New units are exchanged only with each other, so that a wave with few new units protects "
+    "them badly."
 )
-"""Sentence for the pages of the services about what a series discloses."""
+"""Sentence for the pages of the services about the disclosure by a series."""
 
 _REASONS = {
     "partner_missing": "the unit's partner in the series is not in this table",
@@ -306,7 +307,7 @@ class _SeriesRun:
     def _figures(
         self, found: SwapResult, swapped: pa.Table, moved: BoolArray, unswappable: Unswappable
     ) -> dict[str, Any]:
-        """Return the provider's figures: those of the arrivals' swap, and the units of the whole table."""
+        """Return the provider's figures of the arrivals' swap, and the units of the whole table."""
         params, figures = self._params, found.provider
         if params.risk is not None and params.risk.key_fields:
             keys = params.risk.key_fields
@@ -324,7 +325,7 @@ class _SeriesRun:
         return figures
 
     def _limit_guarantee(self, guarantee: dict[str, Any]) -> None:
-        """Say that epsilon is that of the arrivals; take it out if units without their partner stay."""
+        """State that epsilon is for the arrivals; remove it if units without their partner stay."""
         guarantee["holds_for"] = _ARRIVALS_ONLY + guarantee["holds_for"]
         rows = int(sum(self._members.sizes[mask].sum() for mask in self._reasons.values()))
         if rows and published_fields(self._params):

@@ -403,7 +403,7 @@ def swap_each(
 def _repaired(
     table: pa.Table, params: SwapParams, participation: _AllParticipation, stream: Stream
 ) -> Repair | None:
-    """Draw all exchanges and repair those that break a check; None if the run repairs none."""
+    """Draw all exchanges and repair exchanges that break a check; None if the run repairs none."""
     if params.on_broken != "repair":
         return None
     moves = []

@@ -42,7 +42,7 @@ class TornHouseholds:
         self._sources: dict[str, IndexArray] = {}
 
     def add(self, name: str, pairing: Pairing) -> None:
-        """Count the households whose values of a field, or of all locked fields, come from several ones."""
+        """Store the source rows of a field's values, or of all locked fields, to count torn households."""
         found = sources(pairing)
         for field in self._params.swap_fields if self._params.locked else (name,):
             self._sources[field] = found

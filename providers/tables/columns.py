@@ -238,7 +238,7 @@ def is_negative_scale(kind: pa.DataType) -> bool:
 
 
 def gathered(column: pa.ChunkedArray, rows: IndexArray) -> tuple[pa.ChunkedArray, BoolArray]:
-    """Replace the value of each row by that of another row; return it with the mask of changed rows.
+    """Replace the value of each row by the value of another row; return it with the mask of changed rows.
 
     Parameters
     ----------

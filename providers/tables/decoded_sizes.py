@@ -18,7 +18,8 @@ Sizes = npt.NDArray[np.int64] | int
 """Bytes of each value; one number if all values take as many."""
 
 _LARGEST = 1 << 36
-"""Largest size in bytes; larger ones count as this, because those of nested lists would exceed 64 bits."""
+"""Largest size in bytes; larger sizes count as this size, because sizes of nested lists would exceed 64
+bits."""
 
 _MOST_RUN_ROWS = 1 << 26
 """Most rows of runs whose values are looked up row by row; each row of more counts as the largest value."""

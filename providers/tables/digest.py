@@ -2,7 +2,7 @@ r"""Content digest of a table, independent of media type, chunking, slicing and 
 
 A digest is the name of its form, a colon and 64 hex digits. There are two forms. ``sha256t`` is taken by
 parts: fields and chunks of rows are hashed separately, so that an unchanged field need not be read again.
-``sha256`` is that of older versions; digests of that form remain valid. This specification is complete.
+``sha256`` is the form of older versions; its digests remain valid. This specification is complete.
 
 All integers are little-endian; ``u64`` is an unsigned integer of 8 bytes; a *text* is a u64, the
 number of its UTF-8 bytes, and these bytes. "Fed" means appended to the input of a SHA-256. The *type* of a

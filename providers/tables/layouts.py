@@ -1,4 +1,4 @@
-"""Arrow layouts of which Arrow cannot take rows: converted before a run and restored after it.
+"""Arrow layouts whose rows Arrow cannot select: converted before a run and restored after it.
 
 Arrow has no kernel that takes rows of string views, binary views or run-end encoded arrays. During a run
 every field has its `workable_type`; afterwards `restored` converts a column back to the type in which it was
@@ -19,7 +19,7 @@ from providers.tables.type_names import canonical_type
 
 @lru_cache(maxsize=4096)
 def workable_type(data_type: pa.DataType) -> pa.DataType:
-    """Return the type itself if Arrow can take rows of it, else the nearest type of which it can.
+    """Return the type itself if Arrow can select its rows, else the nearest type whose rows it can select.
 
     Dictionaries stay dictionaries, and extension types whose storage is workable stay as they are. A nested
     type that contains views or runs becomes its canonical type.

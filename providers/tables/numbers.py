@@ -343,7 +343,7 @@ def _whole(array: pa.Array) -> npt.NDArray[Any]:
 
 
 def unscaled(array: pa.Array) -> tuple[Int64Array, int]:
-    """Return decimals as whole units, int64, and the number of those that are too long for that."""
+    """Return decimals as whole units, int64, and the number of decimals that are too long for this."""
     units, is_long = _low_words(array)
     if array.null_count and is_long.any():
         is_long &= array.is_valid().to_numpy(zero_copy_only=False)

@@ -5,7 +5,7 @@ import numpy as np
 from providers.arrays import Float64Array, Int32Array, Int64Array
 
 MISSING = 0
-"""Doubled rank of a missing number; those of others are 2 or more."""
+"""Doubled rank of a missing number; doubled ranks of other numbers are 2 or more."""
 
 _INT32_ROWS = 1 << 30
 """Below this number of rows the doubled ranks fit int32, half the memory of the numbers."""

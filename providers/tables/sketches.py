@@ -120,8 +120,8 @@ def resemblance(one: str, two: str) -> float:
 def same_source(one: TableSketch, two: TableSketch) -> bool:
     """Whether two tables are versions of one source: most of their rows agree, or most of their fields.
 
-    Fields count if they have many different runs of values. They are compared by name, and more than half of
-    those of the table with more of them must agree.
+    Fields count if they have many different runs of values. They are compared by name. More than half of the
+    fields must agree, counted in the table that has more such fields.
     """
     if resemblance(one.rows, two.rows) >= SAME_ROWS:
         return True

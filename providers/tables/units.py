@@ -1,7 +1,7 @@
 """Units of several rows: persons, or households, whose rows are not independent of each other.
 
-Rows of one person are no persons who could be mistaken for each other, and a figure of rows that depend on
-each other is as uncertain as one of their units.
+Rows of one person are not different persons who could be mistaken for each other. A figure of dependent rows
+is as uncertain as a figure of their units.
 """
 
 from __future__ import annotations

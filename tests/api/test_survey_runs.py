@@ -102,4 +102,4 @@ def test_the_release_is_attacked_by_the_rule_of_its_run(api: Api, chosen: tuple[
     (found,) = report["attacks"][attack].values()
     assert found["details"]["selection_by_risk"] == ("risk" in parameters)
     assert found["details"]["mechanism"] == parameters.get("mechanism", "pairs")
-    assert ("excluded exchanges that break one" in found["note"]) == ("on_broken" in parameters)
+    assert ("excluded exchanges that break a check" in found["note"]) == ("on_broken" in parameters)

@@ -1,4 +1,4 @@
-"""Page "How far a job scales": its costs are those that `rowveil plan` uses."""
+"""Page "Scaling a job over several workers": its costs are those that `rowveil plan` uses."""
 
 import pytest
 

@@ -42,7 +42,7 @@ def test_a_missing_header_is_asked_for_before_the_upload(
     page = opened.page
     choose(opened, name, content)
     question = page.get_by_role("region", name="Is the header missing?")
-    expect(question).to_contain_text("it has a number (39) where a name would stand")
+    expect(question).to_contain_text("it has a number (39) where a name is expected")
     expect(question).to_contain_text("39 | State-gov | 77516")
     assert not [url for url in opened.asked if "/v1/buffers" in url]
     no_header = page.get_by_role("button", name="There is no header")
@@ -267,10 +267,10 @@ def test_rows_are_shown_before_and_after(opened: Console, client: httpx.Client) 
     plan = page.get_by_role("region", name="Preview")
     expect(plan).to_contain_text(f"Made with the first {ROWS} rows and a seed that is thrown away")
     assert plan.get_by_role("table", name="Rows of the trial run").locator("tbody tr").count() == 20
-    expect(plan).not_to_contain_text("Its groups are larger")
+    expect(plan).not_to_contain_text("The groups of the run are larger")
     script = """async rows => (await import('./console/views/before_after.js'))
         .trialOf({fields: [], rows: [], rows_read: 1000}, rows)[1].textContent"""
-    larger = "Its groups are larger, too: a row that has no partner here may have one there."
+    larger = "The groups of the run are larger, too: a row without a partner here may have one in the run."
     assert [larger in opened.evaluate(script, rows) for rows in (1000, 1001)] == [False, True]
     page.get_by_role("button", name="Run", exact=True).click()
     opened.ended()

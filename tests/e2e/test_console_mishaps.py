@@ -80,7 +80,7 @@ def test_of_several_dropped_files_none_is_taken_in_silence(opened: Console) -> N
       const dropped = new DragEvent("drop", { bubbles: true, cancelable: true, dataTransfer });
       document.querySelector(".drop").dispatchEvent(dropped);
     }""")
-    expect(opened.page.get_by_role("alert")).to_contain_text("drop one, and the others after it")
+    expect(opened.page.get_by_role("alert")).to_contain_text("drop one file at a time")
     assert not [url for url in opened.asked if "/v1/buffers" in url]
 
 

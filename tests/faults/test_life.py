@@ -361,7 +361,7 @@ def test_another_revision_reruns_no_job_without_rows_to_compare(service: Running
     service.wait_until_held(held)
     service.loop.do(service.jobs.cancel(held.id))
     first = as_of_revision_2(service, service.end(held))
-    with pytest.raises(StateConflict, match="which it has not; submit it again"):
+    with pytest.raises(StateConflict, match="but it has none; submit it again"):
         service.loop.do(service.jobs.rerun(first.id, people()))
     first = as_of_revision_2(service, service.run(people()), parameters={"former": 1})
     with pytest.raises(StateConflict, match="revision 3 of DSWAP does not accept"):

@@ -214,7 +214,7 @@ def test_a_sweep_of_many_tables_stops_and_the_operator_decides(
     assert administer("adopt-storage") == 0
     printed = capsys.readouterr().out
     assert "Tables in the folder: 102, of which rows name 1." in printed
-    assert "Tables that no row names: 101, more than a sweep takes by itself." in printed
+    assert "Tables that no row names: 101, more than a sweep moves by itself." in printed
     assert deployment.tables() >= before
     assert administer("adopt-storage", "--trash-unnamed") == 0
     assert "moved to the trash: 101 (kept there for 7 days)" in capsys.readouterr().out

@@ -155,8 +155,8 @@ class IssuerKeys:
     """Keys that the issuer publishes (RFC 7517), cached for an hour.
 
     An unknown key id triggers a new fetch, so that an issuer may rotate its keys; at most one every 30
-    seconds, so that tokens with made-up key ids cause no load. From half of the hour on, a known key id
-    triggers one in the background, so that no call notices an issuer that is away for a short time.
+    seconds, so that tokens with made-up key ids cause no load. After half an hour, a known key id triggers a
+    fetch in the background, so that no call notices an issuer that is away for a short time.
     """
 
     def __init__(self, issuer: str, url: str, loopback: bool) -> None:

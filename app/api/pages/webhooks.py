@@ -46,11 +46,11 @@ EXAMPLE = {
 
 _HEADERS = {
     "webhook-id": (
-        "Identifier of the message, the same at every attempt. Ignore one that was processed before.",
+        "Identifier of the message, the same at every attempt. Ignore a message that was processed before.",
         "msg_00000000-0000-7000-8000-000000000003",
     ),
     "webhook-timestamp": (
-        "Time of the attempt in seconds since 1970. Refuse one that is minutes off.",
+        "Time of the attempt in seconds since 1970. Refuse a time that is minutes off.",
         "1795514403",
     ),
     "webhook-signature": (
@@ -63,7 +63,7 @@ _HEADERS = {
 _ANSWERS = {
     "2XX": "The message is delivered.",
     "410": "The receiver is gone: the message is given up at once.",
-    "4XX": "The message is sent again later, as after a 5xx or none.",
+    "4XX": "The message is sent again later, as after a 5xx or without a response.",
 }
 
 

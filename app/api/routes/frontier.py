@@ -35,7 +35,7 @@ async def compare(
     submission: RequestSubmission,
     prefer: PreferHeaders = None,
 ) -> Response:
-    """Run every combination of services and parameters, and mark those that no other one dominates.
+    """Run every combination of services and parameters, and mark those on the frontier of risk and utility.
 
     This creates a job. Its report is in the response if the request waited for the end, and at
     `/v1/jobs/{id}/report`. Without the scope `read` it is in the response only if the request gives all

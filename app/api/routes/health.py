@@ -66,7 +66,7 @@ async def ready(response: Response, service: Service) -> Health:
 async def metrics(service: Service) -> Response:
     """Metrics of requests, jobs, queue, workers, storage, webhooks and maintenance, for a Prometheus scraper.
 
-    They cover all callers and need the scope `metrics:read`, or a key of the scraper that is checked without
-    the database. No label contains an id or a value.
+    The metrics cover all callers. They need the scope `metrics:read`, or a key of the scraper, which is
+    checked without the database. No label contains an id or a value.
     """
     return Response(await service.metrics_text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)

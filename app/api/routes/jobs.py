@@ -145,7 +145,10 @@ async def annotate_job(job_id: str, body: AnnotationChange, jobs: Jobs) -> Respo
     responses=problems(404, 409, 507),
 )
 async def cancel_job(job_id: str, jobs: Jobs) -> Response:
-    """Stop the job and the worker that runs it. Cancelling a job that has ended otherwise is a conflict."""
+    """Stop the job and its task in the worker.
+
+    Cancelling a job that has succeeded or failed is a conflict.
+    """
     return document_response(await job_document(jobs, await jobs.cancel(job_id)))
 
 
@@ -173,7 +176,8 @@ async def watch_job(
 ) -> AsyncIterator[ServerSentEvent]:
     """Stream server-sent events: `progress` while the job runs, then one `end`, each a ProgressUpdate.
 
-    The stream of a job that is deleted closes, without an `end` if the deletion was seen before the end.
+    If the job is deleted, the stream closes; it has no `end` if the job was deleted before the stream saw its
+    end.
     """
     try:
         async for job, progress in jobs.updates(job_id):
@@ -234,9 +238,9 @@ async def compare_job_rows(
 ) -> RowComparison:
     """Get rows before and after the run, the number of changed values of each field, and a cross table.
 
-    The source is a buffer that the caller may read, and must have the digest of the job's source: so the
-    response shows nothing that the rows of the two do not show. A worker compares up to 100 million cells.
-    It counts as a read of both, also in the audit log.
+    The source is a buffer that the caller may read, and must have the digest of the job's source. So the
+    response shows nothing that the rows of both tables do not show. A worker compares up to 100 million
+    cells. The call counts as a read of both tables, also in the audit log.
     """
     if (field is None) != (by is None):
         missing = "by" if by is None else "field"
@@ -317,11 +321,11 @@ async def rerun_job(
 ) -> Any:
     """Create a new job with the same parameters and the same seed, which must give the same bytes.
 
-    The source is needed again unless the job retained it, and so are the destination of a job that
-    measured or attacked one and an attack's control rows; rows that differ from the job's are rejected.
-    The new destination is written to a reference only if the request gives one. Without the scope `read` the
-    response has neither rows nor report, and nothing is written to a reference, unless the request gives
-    every table: inline, by reference, or as a buffer of your own.
+    The source is needed again unless the job retained it. The same holds for the destination that a job
+    measured or attacked, and for the control rows of an attack. Rows that differ from the job's rows are
+    rejected. The new destination is written to a reference only if the request gives one. Without the scope
+    `read` the response has neither rows nor report, and nothing is written to a reference, unless the request
+    gives every table: inline, by reference, or as a buffer of your own.
     """
     preference = preference_of(prefer, settings)
     terms = await submission.job_options(body)
@@ -336,7 +340,7 @@ async def rerun_job(
         for name in SentTo.model_fields:
             if name in body.destination.model_fields_set and name not in Source.model_fields:
                 raise InvalidRequest(
-                    f"the job measured its destination: leave '{name}' out", f"/destination/{name}"
+                    f"the job wrote no destination: leave '{name}' out", f"/destination/{name}"
                 )
         destination = (await tables.read(body.destination, "/destination")).table
     if body.source is not None:
@@ -351,7 +355,7 @@ def _sent_to(given: Source) -> SentTo:
     """Return the reference to write a run's destination to. Raises InvalidRequest."""
     if given.reference is None:
         raise InvalidRequest(
-            "the job made its own destination: give its source, or a 'reference' to write to",
+            "the job made its own destination: give its source alone, or a 'reference' to write to",
             "/destination",
         )
     try:
@@ -359,7 +363,7 @@ def _sent_to(given: Source) -> SentTo:
     except ValidationError as error:
         place = "".join(f"/{part}" for part in error.errors()[0]["loc"])
         raise InvalidRequest(
-            f"a destination to write has only {', '.join(map(repr, SentTo.model_fields))}, and its "
+            f"the 'destination' of this rerun may only have {', '.join(map(repr, SentTo.model_fields))}; its "
             f"'media_type' is one of {', '.join(UPLOADED)}",
             f"/destination{place}",
         ) from None

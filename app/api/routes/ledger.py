@@ -38,7 +38,7 @@ async def list_releases(
         str | SkipJsonSchema[None], Query(description="`next_page_token` of the previous page.")
     ] = None,
 ) -> Response:
-    """Get one page of the disclosure ledger: your own releases and those of your project."""
+    """Get one page of the disclosure ledger: your own releases and the releases of your project."""
     found, next_token = await jobs.releases(source, page_size, page_token)
     headers = {}
     if next_token is not None:

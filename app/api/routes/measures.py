@@ -34,11 +34,11 @@ async def measure(
     submission: RequestSubmission,
     prefer: PreferHeaders = None,
 ) -> Response:
-    """Compute every applicable measure of risk and utility of two tables; any tool may have made the second.
+    """Compute every applicable measure of risk and utility of a source and its release.
 
-    This creates a job. Its report is in the response if the request waited for the end, and at
-    `/v1/jobs/{id}/report`. Without the scope `read` it is in the response only if the request gives all
-    tables: inline, by reference, or as buffers of your own. The job has no rows.
+    Any tool may have made the release. This creates a job. Its report is in the response if the request
+    waited for the end, and at `/v1/jobs/{id}/report`. Without the scope `read` it is in the response only if
+    the request gives all tables: inline, by reference, or as buffers of your own. The job has no rows.
     """
     preference = preference_of(prefer, settings)
     terms = await submission.job_options(body)

@@ -48,7 +48,7 @@ async def list_series(
         str | SkipJsonSchema[None], Query(description="`next_page_token` of the previous page.")
     ] = None,
 ) -> SeriesPage:
-    """Get one page of your own series and those of your project, without their pairs.
+    """Get one page of your own series and the series of your project, without their pairs.
 
     A series begins with the first job that names it in the parameter `series`. The `Link` header points to
     the next page (RFC 8288).

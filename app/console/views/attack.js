@@ -64,7 +64,7 @@ export async function view([id], signal) {
       element(
         "p",
         { class: "lead" },
-        "Could somebody find a person in this release, or learn something about one? The attacks are made on the release, by guessing, and on rows that were not in the source.",
+        "Could somebody find a person in this release, or learn something about a person? The attacks are made on the release, by guessing, and on rows that were not in the source.",
       ),
       requestForm(
         "v1/attacks",
@@ -78,14 +78,14 @@ export async function view([id], signal) {
             element(
               "p",
               { class: "quiet" },
-              "What is ticked already follows from the fields' roles: a suggestion. What is left empty has its default.",
+              "The ticks follow from the fields' roles and are only suggestions. Empty controls have their defaults.",
             ),
             table
               ? null
               : element(
                   "p",
                   { class: "quiet" },
-                  "The source is not among the tables of this tab. The run can be attacked while the service still has it; otherwise upload it again first.",
+                  "The source is not among the tables of this tab. The run can be attacked while the service still has the source; otherwise upload the source again first.",
                 ),
             control.node,
             options.node,

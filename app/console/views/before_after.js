@@ -25,7 +25,7 @@ function changes({ fields, rows_read: rows }) {
   );
 }
 
-const SMALLER_GROUPS = " Its groups are larger, too: a row that has no partner here may have one there.";
+const SMALLER_GROUPS = " The groups of the run are larger, too: a row without a partner here may have one in the run.";
 
 /** Creates the section of a preview with the rows of its trial run; the run takes `rows` rows. */
 export function trialOf(trial, rows) {

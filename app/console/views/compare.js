@@ -63,7 +63,7 @@ export async function view([id], signal) {
       element(
         "p",
         { class: "lead" },
-        "Every combination is run and measured. Those that no other one beats in both risk and utility, among combinations that protect the same fields, are the frontier: choose from it.",
+        "Every combination is run and measured. The frontier has the combinations that no other one with the same protected fields beats in both risk and utility: choose from it.",
       ),
       requestForm(
         "v1/frontier",

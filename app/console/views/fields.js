@@ -242,7 +242,7 @@ export function numbersDoubt(fields, rows) {
     some,
     odd.length === 1 ? " looks like numbers, but is text. " : " look like numbers, but are text. ",
     "Separators of thousands, percent and currency signs, or words such as NA in some cells make a field of text. Mark words that mean " +
-      "a missing value, and choose the type, below the fields; save the file without the others and upload it again. " +
+      "a missing value, and choose the type, below the fields; remove the other causes from the file and upload it again. " +
       "For a decimal comma choose the decimal mark below “How the CSV is written”.",
   );
 }

@@ -347,7 +347,7 @@ function files(job) {
             {},
             escapes,
             " In the CSV, put an apostrophe before texts that a spreadsheet would compute as formulas. " +
-              "A file to verify against the manifest needs them as they are.",
+              "A file to verify against the manifest needs the unchanged texts.",
           ),
         ]
       : null,

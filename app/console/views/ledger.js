@@ -64,7 +64,7 @@ export async function view([source]) {
       element(
         "p",
         {},
-        "Your releases and those of your project. Each run of a service that succeeded is recorded here, and stays when its job is deleted.",
+        "Your releases and the releases of your project. Each run of a service that succeeded is recorded here, and stays when its job is deleted.",
       ),
       holder,
       said,

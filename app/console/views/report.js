@@ -95,12 +95,12 @@ function candidates({ rank_by: names, chosen, table: runs, left_out: reasons, ve
     quiet([
       ...unranked(reasons),
       ...(runs.some((run) => run.guarantee)
-        ? ["Each epsilon is that of one candidate alone; the kept one has none, because the choice depends on the source."]
+        ? ["Each epsilon is for one candidate alone; the kept candidate has none, because the choice depends on the source."]
         : []),
     ]),
     table(
       names.length
-        ? `${counted(runs.length, "candidate")}; the one with the least mean of ranks was kept`
+        ? `${counted(runs.length, "candidate")}; the candidate with the lowest mean rank was kept`
         : `${counted(runs.length, "candidate")}; the first one was kept`,
       ["Candidate", ...names.map(figureWords), "Rank", "Choice"],
       runs.map((run) => ({

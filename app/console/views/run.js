@@ -89,10 +89,10 @@ export async function view([id, identifier], signal) {
               "p",
               { class: "quiet" },
               kept
-                ? "Filled in as you left it. What is left empty has its default."
+                ? "Filled in as you left it. Empty controls have their defaults."
                 : draft
-                ? "Filled in with the parameters that you chose. What is left empty has its default."
-                : "What is ticked or chosen already follows from the fields' roles: a suggestion. What is left empty has its default.",
+                ? "Filled in with the parameters that you chose. Empty controls have their defaults."
+                : "The ticks and choices follow from the fields' roles and are only suggestions. Empty controls have their defaults.",
             ),
             parameters.node,
           ),

@@ -45,13 +45,13 @@ const OTHER_PROGRAMS = {
 const OTHER_FILE =
   "Its name does not end as that of a table does. Export the table as CSV or Parquet and choose that file. If it is a CSV already, give its name the ending .csv.";
 
-const SEVERAL_FILES = "Each file is a table of its own: drop one, and the others after it. Nothing was uploaded.";
+const SEVERAL_FILES = "Each file is a table of its own: drop one file at a time. Nothing was uploaded.";
 
 const ANNOTATIONS = ["name", "label", "notes"];
 const MOST_OF_A_NAME = 120; // characters
 const MOST_FOUND = 100;
 
-/** Progress and problem of an upload. They outlive the view, so that who leaves it and returns finds them. */
+/** Progress and problem of an upload. They outlive the view, so that a user who leaves the view and returns finds them. */
 const said = element("div", { role: "status" });
 const answer = element("div", {});
 let uploads = 0; // under way

@@ -31,8 +31,8 @@ class OpenRequests:
         if self._open[owner] >= self._most:
             self._metrics.limited.labels(POLICY).inc()
             raise LimitReached(
-                f"{self._most} requests of a caller are answered at the same time "
-                "(ROWVEIL_CALLER_OPEN_REQUESTS); close event streams and waits that nobody needs",
+                f"at most {self._most} requests of a caller are answered at the same time "
+                "(ROWVEIL_CALLER_OPEN_REQUESTS); close unneeded event streams and waits",
                 POLICY,
                 quota=self._most,
                 seconds=_RETRY_SECONDS,

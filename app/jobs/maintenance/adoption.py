@@ -31,13 +31,13 @@ class Adoption:
     named: int
     """Tables in the folder that a row names."""
     missing: int
-    """Tables that a row names, but that are neither in the folder nor in the trash."""
+    """Number of tables that a row names, but that are neither in the folder nor in the trash."""
     taken_back: int
     """Moved out of the trash, because a row names them."""
     trashed: int
     """Moved to the trash, because no row names them."""
     waits: bool
-    """Whether those that no row names are too many for a sweep."""
+    """Whether the tables that no row names are too many for a sweep."""
 
     @property
     def kind(self) -> str:
@@ -83,10 +83,10 @@ def adopt(
     """Let the database and the shared folder of the settings belong together under a new deployment id.
 
     A database or a folder that shared the former id with one of the two no longer fits: no older copy of the
-    database can be started on this folder, and a service that still runs on one stops sweeping.
-    No table is touched, but that those which rows name come back from the trash and, with
-    ``trash_unnamed``, those which no row names go there, however many they are. The caller makes sure that
-    no other process works on an embedded database.
+    database can be started on this folder, and a service that still runs on one stops sweeping. Only two
+    kinds of tables are moved: tables that rows name come back from the trash, and with ``trash_unnamed`` all
+    tables that no row names go to the trash. The caller makes sure that no other process works on an embedded
+    database.
 
     Raises
     ------

@@ -35,7 +35,7 @@ _OWNER = "the service"
 
 
 class PublicationFailed(Exception):
-    """A checkpoint did not leave the machine; the message says why."""
+    """A checkpoint was not published; the message has the cause."""
 
 
 class AuditAnchors:

@@ -45,12 +45,12 @@ _log = logging.getLogger("rowveil.storage")
 def bind_once(
     database: Database, sealer: Sealer, signer: Signer, blobs: BlobStore, audit: AuditTrail, place: Place
 ) -> None:
-    """Bind the values of the database to their rows, unless that has been done with this folder.
+    """Bind the values of the database to their rows, unless this has been done with this folder.
 
-    The folder has a file that says so, and not the database: otherwise anyone who can write to the database
-    could have rows that they have changed bound again. If the file is of a version that did not bind terms,
-    or messages, only these are bound. Without the file, lines of the audit log from before there were HMACs
-    get a checkpoint that vouches for them. Raises StorageUnusable, Unavailable.
+    A file of the folder records this, not the database. Otherwise anyone who can write to the database could
+    change rows and have them bound again. If the file is of a version that did not bind terms, or messages,
+    only these are bound. Without the file, a checkpoint covers the lines of the audit log from before there
+    were HMACs. Raises StorageUnusable, Unavailable.
     """
     with usable(place):
         if read_mark(place, _FILE) == _TEXT:
@@ -82,7 +82,7 @@ def reseal(
 ) -> Resealed:
     """Bind the values of a database that was restored from an older version. Raises StorageInUse.
 
-    Lines of its audit log without any HMAC get a checkpoint that vouches for them as they are.
+    Lines of its audit log without any HMAC get a checkpoint that covers their present state.
     The caller makes sure that no other process works on an embedded database.
     """
     place = place_of(settings)

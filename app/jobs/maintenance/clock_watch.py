@@ -1,4 +1,4 @@
-"""Watch over the clock by which rows expire: one that jumps ahead must not delete what has not expired."""
+"""Watch over the clock by which rows expire: a jump ahead must not delete rows that have not expired."""
 
 import logging
 import time
@@ -13,7 +13,7 @@ _log = logging.getLogger("rowveil.jobs")
 
 
 def uptime() -> float:
-    """Return the seconds since the machine started; Linux counts those in which it was suspended."""
+    """Return the seconds since the machine started; Linux includes the time in which it was suspended."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
@@ -26,7 +26,7 @@ class ClockWatch:
         self._held_since: float | None = None
 
     def trusts(self, now: datetime, up: float) -> bool:
-        """Return whether what has expired at ``now`` may be deleted; ``up``: the uptime at that moment.
+        """Return whether rows that have expired at ``now`` may be deleted; ``up``: the uptime at that moment.
 
         A clock that has jumped ahead is trusted when it is back, after a day, and by another process.
         """

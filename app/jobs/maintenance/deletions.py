@@ -1,7 +1,7 @@
 """Deletions of files apart from the threads of every other call.
 
-A folder that does not respond would hold each thread that deletes a file there, also that of a call whose
-work is done, such as a cancellation.
+A folder that does not respond would hold each thread that deletes a file there, also the thread of a call
+whose work is done, such as a cancellation.
 """
 
 import logging

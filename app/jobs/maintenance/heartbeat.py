@@ -75,7 +75,7 @@ class Heartbeat:
             )
 
     def poll_now(self) -> None:
-        """Look now for what other processes have changed."""
+        """Look now for changes of other processes."""
         self._poll_at_once.set()
 
     async def stop(self) -> None:

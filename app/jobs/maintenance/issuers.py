@@ -68,9 +68,9 @@ def name_issuer(
 def forget_issuer(
     settings: Settings, database: Database, sealer: Sealer, audit: AuditTrail, operator: Caller
 ) -> Renamed:
-    """Write the owners of the settings' issuer as older versions do, before the tables go back to one.
+    """Write the owners of the settings' issuer in the older form, before a downgrade of the tables.
 
-    Rows of other issuers keep their owners, whom an older version takes for nobody's.
+    Rows of other issuers keep their owners, which no caller has in an older version.
     The caller makes sure that no other process works on an embedded database.
     Raises StorageInUse, StorageUnusable.
     """

@@ -45,7 +45,7 @@ class Lease:
         self._process = process
 
     def acquire(self) -> None:
-        """Acquire a lease under a new replica id, and end that of a dead process that this one replaces.
+        """Acquire a lease under a new replica id, and end that of the dead process that this one replaces.
 
         Raises ReplicasDiffer, Unavailable.
         """
@@ -80,8 +80,8 @@ class Lease:
 class LeaseRenewal:
     """Thread that renews a lease, on a connection of its own.
 
-    It shares neither a thread nor a connection with other work. So nothing that waits for a slow folder, a
-    busy thread or a free connection of the pool costs the lease.
+    It shares neither a thread nor a connection with other work. So the lease is not lost while other work
+    waits for a slow folder, a busy thread or a free connection of the pool.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Samples of what a scrape every few seconds would miss: lag of the event loop, and pools that are full.
+"""Samples of short states that a scrape would miss: lag of the event loop, and full pools.
 
 A request waits for a full pool, the scrape too. Therefore the samples are counted here, and the next scrape
 that succeeds shows them.

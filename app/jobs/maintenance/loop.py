@@ -1,4 +1,4 @@
-"""Background loop of the maintenance: purge what has expired, anchor the audit log, sweep the folder."""
+"""Background loop of the maintenance: purge expired data, anchor the audit log, sweep the folder."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Delete what has expired, with an audit line for each deletion. Blocking: it runs in a thread.
+"""Delete expired rows and tables, with an audit line for each deletion. Blocking: it runs in a thread.
 
 Everything is deleted in batches, each in a transaction of its own: a service that was down for days finds
 tens of thousands of due rows, and one transaction over all of them needs more locks than the database has.
@@ -78,7 +78,7 @@ class Retention:
             "caller": self._callers,
         }
         self._done_at = dict.fromkeys(self._steps, time.monotonic())
-        """Moment of the monotonic clock up to which all that was due has been deleted, by kind."""
+        """Moment of the monotonic clock up to which all due rows have been deleted, by kind."""
         for kind in self._steps:
             metrics.purged.labels(kind)  # both counters are shown from 0
             metrics.purge_failures.labels(kind)

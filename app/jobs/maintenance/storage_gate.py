@@ -19,7 +19,9 @@ _PAUSE_SECONDS = 2.0
 
 
 class StorageGate:
-    """Lets jobs be claimed, but for a while after a fault, and then only if the storage works again.
+    """Gate that lets jobs be claimed.
+
+    After a fault it is closed for a while, and then until the storage works again.
 
     Its methods block; they are called from any thread.
     """

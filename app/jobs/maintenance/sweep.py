@@ -1,4 +1,4 @@
-"""Sweep of the shared folder: blobs that no row names go to the trash, what dead services left is deleted."""
+"""Sweep of the shared folder: blobs that no row names go to the trash, files of dead services are deleted."""
 
 import logging
 from collections.abc import Collection

@@ -119,7 +119,7 @@ class Takeover:
     def take_unrunnable(self) -> tuple[list[str], list[str]]:
         """Give queued jobs that no living replica can run the revision of this version, or let them fail.
 
-        Returns the ids of those that it can run, and of those that failed.
+        Returns the ids of the jobs that it can run, and of the jobs that failed.
         """
         taken, failed = [], []
         with self._stores.database.read() as session:

@@ -1,4 +1,4 @@
-"""Earlier releases that a new job's source is compared with, kept in memory between jobs.
+"""Earlier releases with which the source of a new job is compared, kept in memory between jobs.
 
 No release is missed: the database shows in each query what was added. A source that was
 released before under the same digest needs no comparison: its family alone is sent to the worker, with the
@@ -59,7 +59,7 @@ def _known(family: KnownFamily, job: Job) -> tuple[EarlierSources, dict[str, Any
 
 
 def _sent(families: Sequence[KnownFamily], job: Job, seen: str) -> EarlierSources:
-    """Return what the job's worker needs of the families, found in the state ``seen`` of the ledger."""
+    """Return the families' data for the job's worker, found in the state ``seen`` of the ledger."""
     if not families:
         return EarlierSources(seen=seen)
     other = other_form(form_of(job.source_digest))

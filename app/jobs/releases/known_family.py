@@ -96,7 +96,7 @@ class KnownFamily:
             self._streams += bytes.fromhex(stream)
 
     def sent(self) -> tuple[bytes, bytes, bytes]:
-        """Return what workers need of it: the pickle of an `EarlierSource`, its sketches, and their sizes.
+        """Return the family's data for workers: the pickle of an `EarlierSource`, sketches and sizes.
 
         The sketches are end to end; the sizes are int64.
         """

@@ -1,7 +1,7 @@
 """The ledger on SQLite, which numbers rows in the order in which they are committed.
 
-What was read of it is kept with the number of the newest row, so that later only the rows after that are
-read. Entries never change.
+Rows that were read are kept with the number of the newest one, so that later only newer rows are read.
+Entries never change.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from app.store.sql.db import Transaction
 from app.store.sql.models import Job
 
 _MOST_BEHIND = 1000
-"""Rows added since the ledger was read, from which on what was read is forgotten."""
+"""Number of rows added since the ledger was read, from which on the rows in memory are forgotten."""
 
 
 class _NumberedView(View):
@@ -49,10 +49,10 @@ class NumberedLedger:
         return newest_first(self._families(session, job, view, newest.families(), whole)), row
 
     def _view(self, session: Transaction, job: Job) -> tuple[_NumberedView, int]:
-        """Return what the job's owner sees, with all that this transaction sees, and its newest row.
+        """Return the releases that the job's owner sees, read by this transaction, and the newest row.
 
-        Another transaction may have seen more. What is read by one that has not would lack entries, and must
-        not be kept.
+        Another transaction may have seen more rows. The rows of a transaction that has seen fewer would lack
+        entries, and must not be kept.
         """
         newest = ledger.newest_row(session)
         view = self._views.of(job)
@@ -67,7 +67,7 @@ class NumberedLedger:
     def _families(
         self, session: Transaction, job: Job, view: _NumberedView, names: Iterable[str], keep: bool
     ) -> list[KnownFamily]:
-        """Return the families by their ids; read those that are missing. ``keep``: in memory, too."""
+        """Return the families by their ids; read missing families. ``keep``: in memory, too."""
         found, unknown = [], {}
         for name in names:
             known = view.used(name)

@@ -17,7 +17,7 @@ from providers.tables.digest import form_of, other_form
 def other_source_digest(
     stores: Stores, settings: Settings, job: Job, source: GivenTable, caller: Caller
 ) -> str | None:
-    """Return the source's digest in the other form than its own; None if no release can have that digest.
+    """Return the digest of the source in the other form; None if no release can have that digest.
 
     It is computed only if a policy asks for the releases of the source, and if a source with as many rows was
     released under a digest of the other form. Blocking: it reads the whole source.

@@ -35,7 +35,7 @@ def check_released(
 def question_of(
     database: Database, settings: Settings, key: bytes, releases: EarlierReleases, job: Job
 ) -> ReleaseQuestion | None:
-    """Return what the worker of a job needs to recognise its source; None for a job that releases nothing."""
+    """Return the data by which a job's worker recognises its source; None if the job releases nothing."""
     if not releases_rows(job):
         return None
     policy = policy_of(settings, job.project)

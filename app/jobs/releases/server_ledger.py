@@ -1,8 +1,8 @@
 """The ledger on PostgreSQL, whose transactions are not committed in the order of their numbers.
 
 PostgreSQL writes the number of its transaction into each entry, and shows in each query which transactions
-the query sees: its snapshot. What was read is kept with the newest snapshot that it was read in, so that
-later only the entries are read that are new since then. Entries never change.
+the query sees: its snapshot. Entries that were read are kept with the newest snapshot in which they were
+read, so that later only newer entries are read. Entries never change.
 
 An entry that was restored from a copy of another server has the number of a transaction there. It was read
 before, or is read once more when this server has come to that number.
@@ -27,7 +27,7 @@ class _ServerView(View):
         """Newest snapshot that entries were read in."""
 
     def can_follow(self, news: News) -> bool:
-        """Whether a query has read all that is new, from the server that the part was read from."""
+        """Whether a query has read all new entries, from the server from which the part was read."""
         return news.snapshot.server == self.snapshot.server and len(news.entries) <= MOST_NEWS
 
     def compared(self, names: Iterable[str], news: News, job: Job) -> dict[str, KnownFamily | None]:

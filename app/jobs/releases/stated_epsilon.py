@@ -13,7 +13,7 @@ _SECRET = ("draw", "stream")
 
 
 def stated_epsilon(stored: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return the epsilon of an entry without its fingerprints and without what it does not have.
+    """Return the epsilon of an entry without its fingerprints and without empty members.
 
     Entries never change. The sum of an older version may be of releases with different swap fields, for which
     no finite epsilon holds; that of a single release is right.

@@ -16,7 +16,7 @@ _MOST_SIZES = 16
 """Numbers of rows, of the jobs of an owner and project, whose newest entries are kept: up to 50 KB each."""
 
 _MOST_VIEWS = 64
-"""Owners and projects whose part of the ledger is kept in memory, those that asked last."""
+"""Number of owners and projects whose part of the ledger is kept in memory: the last users."""
 
 
 class Newest:
@@ -82,7 +82,7 @@ class View:
         return self._newest.get(job.row_count)
 
     def keep_newest(self, job: Job, newest: Newest) -> None:
-        """Keep the newest entries with about as many rows as the job, all that the part has."""
+        """Keep all of the part's newest entries with about as many rows as the job."""
         self._newest[job.row_count] = newest
         self._newest.move_to_end(job.row_count)
         if len(self._newest) > _MOST_SIZES:
@@ -95,7 +95,7 @@ class View:
         return self.families.get(name)
 
     def add(self, rows: Sequence[Any], job: Job) -> None:
-        """Add entries that were committed since the last ones, oldest first, to all that was read."""
+        """Add entries that were committed since the last read, oldest first, to all known entries."""
         by_family: dict[str, list[Any]] = {}
         for row in rows:
             by_family.setdefault(row.family, []).append(row)

@@ -86,7 +86,7 @@ class BufferRows:
         caller: Caller,
         copied: str | None,
     ) -> Buffer:
-        """Insert the buffer of a stored table; return that of an equal request which was earlier.
+        """Insert the buffer of a stored table, or return the buffer of an earlier equal request.
 
         ``copied`` is the id of the buffer that was copied.
         Raises IdempotencyKeyReused, LimitReached, Unavailable.

@@ -1,4 +1,4 @@
-"""Digests of stored and given tables in a given form, to compare them with those of another form."""
+"""Digests of stored and given tables in a given form, to compare them with digests of another form."""
 
 from collections.abc import Mapping
 from dataclasses import replace

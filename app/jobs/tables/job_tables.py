@@ -48,9 +48,9 @@ class JobTables:
         first: Job | None,
         of_buffers: Mapping[Role, str],
     ) -> list[Entry]:
-        """Set the tables that are named: buffers, tables of other jobs, and what a first job retained.
+        """Set the tables that are named: buffers, tables of other jobs, and retained tables of a first job.
 
-        Returns the lines of the audit log about those that belong to another owner.
+        Returns the lines of the audit log about tables that belong to another owner.
         """
         reads: dict[tuple[str, str], None] = {}
         for role, table in tables.items():
@@ -170,7 +170,7 @@ class JobTables:
 
 
 def _is_anothers_buffer(blob: NamedBlob, caller: Caller) -> bool:
-    """Return whether the blob is that of a buffer which another owner uploaded."""
+    """Return whether the blob belongs to a buffer of another owner."""
     return blob.binding.kind == BUFFER and blob.binding.owner != caller.owner
 
 

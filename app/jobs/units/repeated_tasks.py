@@ -20,7 +20,7 @@ from app.worker.run_units import SECONDS
 _log = logging.getLogger("rowveil.jobs")
 
 _LOOK_SECONDS = 0.5
-"""Interval at which running tasks are compared with those that have ended."""
+"""Interval at which running tasks are compared with finished tasks."""
 
 LOST, SLOW = REASONS = "lost", "slow"
 """Reasons for which a task is started again: its worker was lost, or it is much slower than the others."""

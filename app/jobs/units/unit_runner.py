@@ -398,7 +398,7 @@ class JobRuns:
         number: int,
         result: dict[str, Any],
     ) -> None:
-        """Report that one more of the units has ended, and delete what its other runs have written."""
+        """Report that one more of the units has ended, and delete the files of its other runs."""
         share = next(ended) / units
         self._report(job, run, begun + (GATHERED - begun) * share)
         self._keep_one_spool(job, str, number, result)

@@ -54,7 +54,7 @@ class Stored(NamedTuple):
 
 
 class Upload(NamedTuple):
-    """Multipart upload that has neither ended nor been aborted."""
+    """Multipart upload that was neither completed nor aborted."""
 
     key: str
     """Key below the prefix of the bucket."""

@@ -156,7 +156,7 @@ class BucketBlobs(BlobStore):
             other.unlink(missing_ok=True)
 
     def delete_parts(self, blob_id: str, kept: Collection[str]) -> None:
-        """Delete the parts of a blob apart from those of some tokens. Raises OSError."""
+        """Delete the parts of a blob except the parts of some tokens. Raises OSError."""
         keys = [found.key for found in self.bucket.objects(f"{PARTS}/{blob_id}")]
         self.bucket.delete([key for key in keys if key.rpartition("/")[2] not in kept])
 
@@ -189,7 +189,7 @@ class BucketBlobs(BlobStore):
     def sweep_others(
         self, running: Collection[str], ownerless: Callable[[str], bool], now: datetime | None
     ) -> None:
-        """Delete progress and spools of jobs that do not run, and abort uploads that nobody will end.
+        """Delete progress and spools of jobs that do not run, and abort uploads that will not be completed.
 
         Parameters
         ----------

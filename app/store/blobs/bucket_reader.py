@@ -13,7 +13,7 @@ class ObjectReader:
     """Reads bytes of one object.
 
     A read that begins where the one before ended gets 4 MiB, and the next 4 MiB are fetched meanwhile. Any
-    other read gets no more than it asks for. At most two pieces are in memory.
+    other read fetches only the requested bytes. At most two pieces are in memory.
     """
 
     def __init__(self, bucket: Bucket, key: str) -> None:

@@ -18,7 +18,7 @@ _PUNCH_HOLE = 2  # FALLOC_FL_PUNCH_HOLE, only together with it
 _UNSUPPORTED = (errno.EOPNOTSUPP, errno.ENOSYS)
 
 SPARE_BYTES = 64 << 20
-"""Bytes that a reservation leaves free, for the database and for what nobody could declare.
+"""Bytes that a reservation leaves free, for the database and for files whose size could not be declared.
 
 Deletions on a full disk need them: SQLite's log grows to 32 MB before its pages are copied into the file,
 which may become as much longer. Where the disk has fewer free bytes, no job, buffer or key is accepted.

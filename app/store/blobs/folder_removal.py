@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder with all that is in it, as far as possible. Links are removed and not followed.
+    """Remove a folder with its content, as far as possible. Links are removed and not followed.
 
     `shutil.rmtree` calls itself for each level of folders, so that folders of a thousand levels stop it.
     """

@@ -2,8 +2,8 @@
 
 The journal is in the shared folder itself, where workers may not write (`app.engine.sandbox`), and its
 content is sealed under the master key. Earlier versions wrote it as text into the folder of the blobs, where
-code in a worker can write any text. Such a journal is applied if every line of it is what a rotation writes:
-the id of a blob, and a header that opens under a master key as the header of this blob.
+code in a worker can write any text. Such a journal is applied if every line has the form that a rotation
+writes: the id of a blob, and a header that opens under a master key as the header of this blob.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ Headers = list[tuple[str, bytes]]
 
 
 class HeaderJournal:
-    """The journal of one shared folder, and the one that an older version may have left."""
+    """The journal of one shared folder, and the journal that an older version may have left."""
 
     def __init__(self, blobs: Path, sealer: Sealer, is_header: Callable[[str, bytes], bool]) -> None:
         """Find both.
@@ -159,7 +159,7 @@ def _refused(path: Path, cause: str) -> JournalRefused:
 
 
 def write_header(folder: Path, names: Sequence[str], header: bytes) -> None:
-    """Write a header over that of a blob and flush it; nothing happens if the blob was deleted.
+    """Overwrite the header of a blob and flush it; nothing happens if the blob was deleted.
 
     Parameters
     ----------

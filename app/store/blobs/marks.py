@@ -1,7 +1,7 @@
 """Small files that all replicas of a service share, in the shared folder or as objects of the bucket.
 
-Each says something of the storage that must not come from the database, such as the deployment that the
-storage belongs to.
+Each records a fact about the storage that must not come from the database, such as the deployment of the
+storage.
 """
 
 import os

@@ -188,7 +188,7 @@ class SealedFile:
             return reader.read_all()
 
     def free(self, records: Sequence[Record]) -> None:
-        """Give back the disk space of records that nobody reads again."""
+        """Free the disk space of records that will not be read again."""
         if not records:
             return
         start = end = 0
@@ -263,7 +263,7 @@ class SpoolWriter:
         return SealedSpool(lambda part: self._files[self._file_of_part(part)], parts, memory)
 
     def shared(self, spool: SealedSpool) -> list[SharedSpool]:
-        """Write all buffered rows, and return for each file what other processes need to read its parts."""
+        """Write all buffered rows, and return for each file the data that other processes need to read it."""
         records, rows = spool.written(), spool.row_counts()
         shared = [
             SharedSpool(path.name, file.key, spool.parts, {}, {})

@@ -198,7 +198,7 @@ class BlobStore:
             other.unlink(missing_ok=True)
 
     def delete_parts(self, blob_id: str, kept: Collection[str]) -> None:
-        """Delete the parts of a blob apart from those of some tokens. Raises OSError."""
+        """Delete the parts of a blob except the parts of some tokens. Raises OSError."""
         for path in drafts_and_parts_of(self._path(blob_id)):
             if path.name.endswith(PART) and path.name.split(".")[1] not in kept:
                 path.unlink(missing_ok=True)

@@ -1,7 +1,7 @@
 """Trash of a blob store: blobs that no row named, kept for some days in case a row should have named them.
 
 It is a folder of the store itself, so that a blob goes there and back by a rename. Below it each day has
-a folder, such as ``trash/2026-11-23``. A blob is sealed there as it was before.
+a folder, such as ``trash/2026-11-23``. A blob in the trash stays sealed as before.
 """
 
 import logging

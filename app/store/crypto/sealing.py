@@ -76,8 +76,8 @@ class Binding:
     blob: str | None = None
     """Blob of the table whose data key is sealed."""
     terms: str | None = None
-    """Digest of other columns of the row: of a seed, those that decide what the job does and where its result
-    goes; of a message's webhook, its job and its body. No other value has terms."""
+    """Digest of other columns of the row. For a seed: the columns that decide what the job does and where its
+    result goes. For the webhook of a message: its job and its body. No other value has terms."""
 
     def fields(self) -> list[str | None]:
         """Return the fields in their order."""

@@ -348,9 +348,10 @@ class Database:
     def truncate_log(self) -> None:
         """Truncate SQLite's write-ahead log, so that it holds no deleted rows. Blocking.
 
-        A transaction that reads from the log prevents that, and is not waited for: SQLite would keep its
-        write lock meanwhile. So does a disk without room for the log's pages in the file. Then `log_is_due`
-        stays true, and the next purge tries again: the rows have been deleted all the same.
+        A transaction that reads from the log prevents the truncation. It is not waited for, because SQLite
+        would keep its write lock meanwhile. A disk without space for the log's pages in the file also
+        prevents it. In both cases `log_is_due` stays true, and the next purge tries again; the rows are
+        deleted in any case.
         """
         if self.shared:
             return

@@ -1,13 +1,13 @@
 """Pairing of the database with the folder of its blobs: one deployment id, kept in both.
 
-The database alone says which files of the folder are still needed. A database that does not know the
-folder must therefore not clean it up: it would take every file for one that nobody needs.
+The database alone says which files of the folder are still needed. A database that does not know the folder
+must therefore not clean it up: it would find every file unneeded.
 
-The database draws the id and notes that its folder is still to be marked. The file ``deployment`` of
-the folder takes the id, by a hard link, so that of several processes exactly one writes it. Then the
-database notes that the folder is marked. A crash between the three steps leaves a state that the next
-start goes on from, and no state in which two databases pass for the owner of one folder. `pair` lists
-all cases; see also docs/decisions/0014-deployment-id.md.
+The database draws the id and notes that its folder is still to be marked. The file ``deployment`` of the
+folder takes the id, by a hard link, so that of several processes exactly one writes it. Then the database
+notes that the folder is marked. A crash between the three steps leaves a state from which the next start
+continues, and no state in which two databases pass for the owner of one folder. `pair` lists all cases; see
+also docs/decisions/0014-deployment-id.md.
 """
 
 import errno
@@ -38,7 +38,7 @@ _SHOWN = 8
 
 
 class StorageMismatch(Exception):
-    """The shared folder belongs to another database than that of the settings."""
+    """The shared folder belongs to another database than the database of the settings."""
 
 
 class StorageUnusable(Exception):

@@ -180,7 +180,7 @@ def _move(names: frozenset[str], sources: frozenset[str], at_claim: bool) -> sa.
 
 
 def insert(session: Session, job: Job) -> None:
-    """Add the job. It is not loaded from the database: what it holds is what was stored."""
+    """Add the job. It is not loaded from the database, because it holds exactly the stored values."""
     for name, value in _DEFAULTS.items():
         if getattr(job, name) is None:
             setattr(job, name, value)
@@ -201,7 +201,7 @@ _LOOKED_AT = tuple(column.expression for column in sa.inspect(Job).column_attrs 
 
 
 class _Looks(NamedTuple):
-    """Query of a job's columns by callers who see all jobs, their own, and those of their project."""
+    """Queries of a job's columns for callers who see all jobs, their own, or also those of a project."""
 
     of_all: sa.Select[Any]
     own: sa.Select[Any]
@@ -505,7 +505,7 @@ LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 def release_old(session: Session, before: datetime, most: int, since: datetime = LONG_AGO) -> Released:
-    """Release the tables of up to ``most`` jobs that ended before a time, those that ended first.
+    """Release the tables of up to ``most`` jobs that ended before a time, the earliest first.
 
     ``since``: `Released.last` of a previous call, so that a call does not pass the jobs before it again.
     """
@@ -525,7 +525,7 @@ def delete_old(session: Session, before: datetime, most: int) -> tuple[list[str]
 
 
 def unnamed(session: Session, blobs: Collection[str | None]) -> list[str]:
-    """Return those of the blobs that no row names any more; delete their files after the commit.
+    """Return the blobs that no row names any more; delete their files after the commit.
 
     The transaction has removed a name of each blob. After this call it only writes idempotency keys and the
     audit log, and commits.

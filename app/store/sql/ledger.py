@@ -95,8 +95,8 @@ def insert(session: Session, entry: Release) -> str:
 def digest_of(entry: Release) -> str:
     """Return the SHA-256 of an entry as the audit log has it.
 
-    The issuer of the owner is not part of it, so that entries of older versions keep their digests. It is in
-    the line of the audit log that has the digest.
+    The issuer of the owner is not part of the digest, so that entries of older versions keep theirs. The line
+    of the audit log with the digest has the issuer.
     """
     document = {name: getattr(entry, name) for name in _COLUMNS}
     if document["epsilon"] is None:  # as in versions without it
@@ -164,8 +164,8 @@ def family_id_of_source(session: Session, job: Job) -> str | None:
 def wait_for_others(session: Session, job: Job) -> None:
     """Wait for other transactions that record a new source which the job's owner can see.
 
-    Each sees the entry of the one before it: SQLite has one writer at a time, and PostgreSQL gets a lock for
-    the owner and one for the project, in one order.
+    Each transaction sees the entry of the one before it: SQLite has one writer at a time, and PostgreSQL gets
+    a lock for the owner and one for the project, in one order.
     """
     if numbers_rows(session):
         return
@@ -204,7 +204,7 @@ def near_entries(session: Session, job: Job, of: str) -> Sequence[sa.Row[Any]]:
 
 
 def is_near(rows: int, others: int) -> bool:
-    """Whether a source with ``others`` rows has about as many as one with ``rows``."""
+    """Return whether ``others`` is about equal to ``rows``, as numbers of rows of two sources."""
     least, most = _near_sizes(rows).values()
     return least <= others <= most
 
@@ -377,10 +377,10 @@ def page(
 
 
 def unrecorded(session: Session) -> list[str]:
-    """Return the jobs whose releases in the audit log are not the entries of the ledger.
+    """Return the jobs whose releases in the audit log differ from the entries of the ledger.
 
-    An entry is missing, changed, or there twice, or the log has none or two different ones. The caller has
-    verified the log: only then are its lines those of the service.
+    An entry is missing, changed or duplicated, or the log has no line or two different lines of it. The
+    caller must have verified the log, so that its lines come from the service.
     """
     renamed = _last_renaming(session)
     recorded: dict[str, set[tuple[str, str]]] = defaultdict(set)

@@ -449,7 +449,7 @@ class Delivery(Base):
     owner: Mapped[str] = mapped_column(String(300), default="", server_default=text("''"))
     """Owner of the job while the message is pending, otherwise empty, as for messages of older versions."""
     receiver: Mapped[str] = mapped_column(String(2), default="", server_default=text("''"))
-    """Class of the receiver among those of the owner while the message is pending: see
+    """Class of the receiver among the owner's receivers while the message is pending: see
     `app.webhooks.messages.receiver_class`. Otherwise empty, as for messages of older versions."""
     sealed_webhook: Mapped[bytes | None]
     """Webhook of the job, sealed to this row with its job and body, so that no other body is signed with its

@@ -151,10 +151,11 @@ def remove_expired(session: Session, but: str, now: datetime | None = None) -> S
 
 
 def shorten_leases(session: Session, but: str, now: datetime) -> None:
-    """Let a lease end after its length that was renewed by a clock which was ahead, and is right again.
+    """Shorten a lease that was renewed by a clock which was ahead, and is right again.
 
-    A living replica renews it before. That of a dead one would hold, and its jobs would wait, for as long as
-    the clock was ahead. A lease of up to twice its length may be one that was renewed since ``now``.
+    A living replica renews its lease in time. The lease of a dead replica would hold, and its jobs would
+    wait, for as long as the clock was ahead. A lease of up to twice its usual length is left alone, because
+    it may have been renewed since ``now``.
     """
     held = sa.select(Replica.id, Replica.lease_until, Replica.runs)
     held = held.where(Replica.lease_until > now, Replica.id != but).order_by(Replica.id)
@@ -196,7 +197,7 @@ def others_may_have(session: Session, replica_id: str, key_id: str) -> bool:
 
 
 def living_runs(session: Session) -> list[Runs] | None:
-    """Return what the replicas can run whose lease has not been ended; None if one of them does not say."""
+    """Return the revisions that replicas with a lease can run; None if a replica does not list them."""
     documents = session.scalars(sa.select(Replica.runs)).all()
     known = [Runs.from_document(document) for document in documents if document is not None]
     return known if len(known) == len(documents) else None

@@ -56,7 +56,7 @@ class Resealed:
     values: int = 0
     """Values that were sealed again."""
     unopened: int = 0
-    """Values that did not open, or whose table is missing; they stay as they are."""
+    """Number of values that did not open, or whose table is missing; they stay unchanged."""
     early_lines: int = 0
     """Lines of the audit log without an HMAC for which a new checkpoint vouches."""
 
@@ -92,7 +92,7 @@ class Binder:
         return self._run(self._bind_job_terms, None, self._bind_message)
 
     def bind_messages(self) -> Resealed:
-        """Seal to their messages the webhooks of those that are pending; no other value changes."""
+        """Seal the webhooks of pending messages to the messages; no other value changes."""
         return self._run(None, None, self._bind_message)
 
     def unbind_messages(self) -> Resealed:

@@ -123,7 +123,7 @@ def _module(scripts: "ScriptDirectory", revision: str) -> ModuleType:
 
 
 def _disable_timeout(connection: sa.Connection) -> None:
-    """Let the transaction's statements take longer than those of a request may."""
+    """Let the transaction's statements take longer than the statements of a request."""
     if connection.dialect.name == "postgresql":
         connection.execute(sa.text("SET LOCAL statement_timeout = 0"))
 

@@ -7,7 +7,7 @@ from app.store.sql.models import Buffer, Job, Release, Series
 
 
 def visible_to(caller: Caller, model: type[Job] | type[Release] | type[Series]) -> sa.ColumnElement[bool]:
-    """Build the condition: own rows and those of the caller's project, or all rows for an administrator."""
+    """Build the condition: own rows and rows of the caller's project, or all rows for an administrator."""
     if caller.sees_all:
         return sa.true()
     own = model.owner == caller.owner

@@ -80,10 +80,10 @@ def claim_due(
 ) -> Sequence[Delivery]:
     """Claim due messages by postponing each to ``again_at``; owners and their receivers take turns.
 
-    Those with the fewest active messages come first, then those whose last turn is longest ago. The age of a
-    message is no criterion: an owner whose receivers do not answer always has the oldest ones, and so has
-    such a receiver among the others of its owner. Of each receiver the messages due first are claimed. Only
-    these are read, by an index: the number of due messages makes no difference.
+    Owners with the fewest active messages come first, then owners whose last turn is longest ago. The age of
+    a message is no criterion, because an owner whose receivers do not answer always has the oldest messages.
+    The same holds for such a receiver among the receivers of an owner. For each receiver, the messages due
+    first are claimed. Only these are read, by an index: the number of due messages makes no difference.
 
     If the claiming replica dies, the messages are due again at that time. Rows that another claim has locked
     are skipped if the database has row locks.

@@ -196,7 +196,7 @@ def _add(
     aligned: bool,
     number: int,
 ) -> None:
-    """Add what one release shows of a secret field."""
+    """Add the values of a secret field that one release shows."""
     released = table.column(secret.name)
     if secret.first is None:
         secret.first = released
@@ -317,7 +317,7 @@ class _Attack:
         further: dict[str, dict[str, Any]],
         baselines: dict[str, Successes],
     ) -> None:
-        """Attacks that compare what one row shows in each release."""
+        """Attacks that compare the values of one row in each release."""
         size, taken = len(self.rows), self.count * len(self.rows)
         truth = column.codes("source")[self.rows]
         destination = column.codes("destination")

@@ -29,7 +29,7 @@ class Composition:
     attacks: dict[str, AttackResult]
     """Secret field -> strongest attack."""
     left_out: dict[str, str]
-    """Field -> reason for which it was left out."""
+    """Field -> reason why it was left out."""
     releases: int
     sampled_rows: int | None = None
     """Rows of the sample that was released; None if the whole source was."""

@@ -97,8 +97,8 @@ def _share(moved: BoolArray) -> float:
 def area_weights(shown: Int64Array, value: int, rule: AreaRule) -> Float64Array:
     """Return the probability of each row to come from an area that shows the given value.
 
-    A row that was not swapped shows its own area. One that was swapped comes from a row of its class in
-    another area, each as probable as any other.
+    A row that was not swapped shows its own area. The area of a swapped row comes from a row of its class in
+    another area; each such row is equally probable.
 
     Parameters
     ----------

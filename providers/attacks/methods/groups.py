@@ -1,7 +1,7 @@
 """Groups within which a swap exchanged values, computed again from a release as an intruder would.
 
 Control fields stay with their rows, and a bin of MEWS or MEDS keeps its set of values. Hence the groups of
-the release are those of the source, but for ties.
+the release equal those of the source, except for ties.
 """
 
 from collections.abc import Sequence
@@ -131,8 +131,8 @@ SERIES_JOINED = (
 """Assumption of attacks on a table of a series."""
 
 REPAIRED = (
-    "The repair of checks excluded exchanges that break one. The attack counts them as possible: an intruder "
-    "who knows the checks has fewer to try."
+    "The repair of checks excluded exchanges that break a check. The attack counts them as possible: "
+    "an intruder who knows the checks has fewer exchanges to try."
 )
 """Assumption of attacks on a run whose exchanges were repaired."""
 

@@ -1,9 +1,9 @@
 """Recovery of LOCALITY's source by linear programming from some known values.
 
-The order of the values of a segment is that of the source, and at sigma 1 so is each locality: which of the
-outer two of three values is nearer to the middle one. Known values of the segment turn these relations into
-bounds of the others. Between them, the intruder takes the published values as moved linearly: by
-interpolation between known values. The guess is the feasible point that is nearest to this, in the sum of
+The values of a segment have the order of the source. At sigma 1 each locality is that of the source, too:
+which of the outer two of three values is nearer to the middle one. Known values of the segment turn these
+relations into bounds of the others. Between known values, the intruder assumes that the published values
+moved linearly, and interpolates. The guess is the feasible point that is nearest to this, in the sum of
 absolute differences.
 
 References
@@ -27,7 +27,7 @@ Relation = tuple[int, int, int, float]
 
 
 def localities(published: Float64Array) -> list[Relation]:
-    """Return the localities of distinct ascending values from which the order makes all others follow.
+    """Return the localities of distinct ascending values that imply all others, given the order.
 
     For i < j with the mirror image 2 d_j - d_i, these are the last value before it and the first after it.
     """

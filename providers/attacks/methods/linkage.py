@@ -42,9 +42,9 @@ def weights(
 ) -> Float64Array:
     """Return the probability of each row to be the one whose true value is given, up to a factor.
 
-    A row that moved with probability p shows its own value with probability 1 - p. Its value is else shown by
-    one of the other rows of its group, each with a probability in proportion to its own p: with equal ones,
-    p / (m - 1) in a group of m rows. A row in no group keeps its value.
+    A row that moved with probability p shows its own value with probability 1 - p. Otherwise one of the other
+    rows of its group shows its value, each with a probability in proportion to its own p. With equal p this
+    is p / (m - 1) in a group of m rows. A row in no group keeps its value.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def weights(
 
 
 def choose_row(weight: Float64Array, chance: float) -> int:
-    """Return one of the rows of highest weight, the one that a uniform number in [0, 1) selects."""
+    """Return one of the rows of highest weight, selected by a uniform number in [0, 1)."""
     best = np.flatnonzero(weight >= weight.max() * _TIE)  # all rows, if every weight is 0
     return int(best[int(chance * len(best))])
 
@@ -147,7 +147,7 @@ def link_targets(
     details: dict[str, Any],
     assumptions: Sequence[str] = (),
 ) -> AttackResult:
-    """Link each attacked row to a row of the release, and count the right ones: those of the same person.
+    """Link each attacked row to a row of the release, and count the links to a row of the same person.
 
     Parameters
     ----------

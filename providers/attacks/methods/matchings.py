@@ -40,7 +40,7 @@ _UNKNOWN = -1
 
 @dataclass(frozen=True, slots=True)
 class Beliefs:
-    """Probability of each row of a group to be the one that shows a given row's true value."""
+    """Probability that each row of a group shows a given row's true value."""
 
     kind: Int64Array
     """Kind of each row; shape (rows,). The intruder cannot distinguish rows of one kind."""

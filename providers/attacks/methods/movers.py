@@ -12,7 +12,7 @@ from providers.attacks.methods.groups import MovedFields
 
 @dataclass(frozen=True, slots=True)
 class Movers:
-    """Values of all that moved as one; arrays of shape (movers,) unless stated.
+    """Values of the units that moved as one; arrays of shape (movers,) unless stated.
 
     A household of m rows shows the m values of one other household, row by row in the order of their groups.
     An intruder who knows them all finds that household, however often each single value occurs.

@@ -1,4 +1,4 @@
-"""Naive guess on PABIDOT: the published value is taken for the true one."""
+"""Naive guess on PABIDOT: the published value is assumed to be true."""
 
 import numpy as np
 

@@ -1,9 +1,9 @@
-"""Re-identification of swapped rows: true values of some rows give away those of others.
+"""Re-identification of swapped rows: true values of some rows reveal true values of other rows.
 
-An intruder knows the true values of a share of the rows, such as those of their own household, customers or
-village, or knows of some pairs that they were exchanged. A known value is shown by another row of the group,
-which therefore shows a partner's value, and so on. For each other row the intruder guesses the value that
-most of the exchanges compatible with this knowledge give it.
+An intruder knows the true values of a share of the rows, such as the rows of a household, of customers or of
+a village, or knows that some pairs were exchanged. A known value is shown by another row of the group, which
+therefore shows a partner's value, and so on. For each other row the intruder guesses the value that it has in
+most of the exchanges compatible with this knowledge.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -55,7 +55,7 @@ def guess_values(
     chances: MovingChances | None = None,
     value_of: ValueOf | None = None,
 ) -> Guesses:
-    """Guess the true values of rows from those of others.
+    """Guess the true values of rows from the true values of other rows.
 
     Parameters
     ----------

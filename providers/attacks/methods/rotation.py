@@ -39,7 +39,7 @@ class RotatedRows:
 
     @property
     def known_noun(self) -> str:
-        """Name of what the intruder knows some of."""
+        """Name of the units of which the intruder knows a share."""
         return "rows" if self.units is None else "units"
 
 

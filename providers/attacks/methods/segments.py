@@ -1,4 +1,4 @@
-"""Values of a LOCALITY release and its source, segment by segment, and what an intruder makes of them."""
+"""Values of a LOCALITY release and its source, segment by segment, and the success of an intruder."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -130,10 +130,10 @@ def judge(
     known: BoolArray,
     details: dict[str, Any],
 ) -> AttackResult:
-    """Count the right guesses: exact ones of whole numbers, decimals and dates, and near ones of others.
+    """Count the right guesses: exact for whole numbers, decimals and dates, and near for other values.
 
-    The baseline guesses one value for all rows: the commonest exact one, or the median, of the known rows, or
-    without these of the release.
+    The baseline guesses one value for all rows: the commonest exact value or the median, of the known rows
+    or, if there are none, of the release.
 
     Parameters
     ----------

@@ -22,7 +22,7 @@ from providers.measures.models.tree_kernels import grow_and_vote
 from providers.randomness.chacha20 import Key
 
 MOST_BINS = 255
-"""Intervals of the numbers of a field; missing ones have one more, above all others."""
+"""Intervals of the numbers of a field; missing numbers have a further interval, above all others."""
 
 _MISSING = 255
 

@@ -28,7 +28,7 @@ COEFFICIENT_WORDS = {
 """Words of the parts of a value that `coefficient_changes` and `mean_changes` make."""
 
 ChooseFields = Callable[[Comparison, list[str]], list[str]]
-"""(comparison, fields that may explain the target) -> those that do."""
+"""(comparison, fields that may explain the target) -> fields that explain it."""
 
 _DEPENDENT = 1e-9
 """A column whose part that the columns before it do not explain is below this share of it is left out."""

@@ -70,7 +70,7 @@ class Indicators:
     """Code -> its indicator column; -1 for the reference, the most frequent level."""
     columns: int
     named: list[int]
-    """Codes that have a column each, in the order of the columns; a further column is that of all others."""
+    """Codes that have a column each, in the order of the columns; a further column is for all other codes."""
 
 
 def indicators(comparison: Comparison, name: str) -> Indicators:

@@ -1,1 +1,4 @@
-"""Risk measures: what an intruder may still learn from a release. One module a measure, named by its key."""
+"""Risk measures: information that an intruder may still learn from a release.
+
+One module a measure, named by its key.
+"""

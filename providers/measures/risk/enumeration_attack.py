@@ -25,7 +25,7 @@ _GROUPS = 10
 
 @dataclass(frozen=True)
 class Guess:
-    """Transform and source values that the intruder takes for the true ones."""
+    """Transform and source values that the intruder believes to be true."""
 
     theta: int
     """Angle in degrees."""
@@ -38,8 +38,8 @@ class Guess:
 def quantiles_of(values: Float64Array) -> Float64Array:
     """Quantiles of each column at `GRID`; shape (200, columns).
 
-    They are those of `np.quantile`, which takes five times as long: it selects each of them, while numpy
-    sorts a column in vector registers.
+    They equal `np.quantile`, which takes five times as long: it selects each quantile, while numpy sorts a
+    column in vector registers.
     """
     ordered = np.sort(values, axis=0)
     place = (len(values) - 1) * GRID
@@ -138,7 +138,7 @@ def _find(comparison: Comparison) -> Finding:
 
 MEASURE = Measure(
     key="enumeration_attack",
-    title="What trying every transform recovers",
+    title="Values recovered by trying every transform",
     concerns="risk",
     goal="low",
     range="up to 1; 0 or less: nothing",

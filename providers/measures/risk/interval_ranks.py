@@ -1,7 +1,7 @@
 """Interval disclosure by ranks: values within an interval of ranks around the released value.
 
-Unlike an interval of standard deviations, it is as wide where values are dense as it is elsewhere, measured
-in rows, and does not depend on extreme values.
+Unlike an interval of standard deviations, it has the same width in rows everywhere, also where values are
+dense, and does not depend on extreme values.
 """
 
 from collections.abc import Callable

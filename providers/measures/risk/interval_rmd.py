@@ -29,7 +29,7 @@ class _Fitted(NamedTuple):
     shares: dict[str, float]
     """``own`` and ``source``."""
     fields: list[int]
-    """Fields of the fit, the others being linear combinations of them."""
+    """Fields of the fit; all other fields are linear combinations of these."""
     fit: RobustFit
     scaled: Float64Array
     """z-scores of the source."""

@@ -1,7 +1,7 @@
 """Rows that are unique in the population, estimated from the table and its survey weights.
 
-A row that is unique on its key fields in the table is at risk only if it is so in the population as well.
-Three estimators give the expected share of the table's rows that are:
+A row that is unique on its key fields in the table is at risk only if it is unique in the population as well.
+Three estimators give the expected share of the table's rows that are unique in the population:
 
 - Benedetti and Franconi: the frequency F of a class in the population, given its frequency f in the table, is
   f plus a negative binomial number of misses with the success probability p = f / (sum of the weights).

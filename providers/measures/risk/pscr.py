@@ -22,7 +22,7 @@ def _find(comparison: Comparison) -> Finding:
 
 MEASURE = Measure(
     key="pscr",
-    title="Share of rows whose own is the closest released",
+    title="Share of rows whose own released row is the closest",
     concerns="risk",
     goal="low",
     range="0 to 1",

@@ -76,7 +76,7 @@ def _interval(search: _Search, units: Units | None, comparison: Comparison) -> I
 
 
 def _used_fields(comparison: Comparison, known: list[str]) -> list[list[str]]:
-    """Return the fields that intruders use who leave out what the release changed most, all known ones first.
+    """Return the fields of intruders who ignore the most changed fields: first all known fields, then fewer.
 
     A changed field is noise in the distance, so that an intruder with more knowledge would find fewer rows.
     """

@@ -48,7 +48,7 @@ def _add_up(places, beyond, categories, values, reached, limits, chosen, sums, c
 
     Rows are added in descending order of the first field to a Fenwick tree over the second one, for each
     category (Fenwick 1994, doi:10.1002/spe.4380240306). Instances come in descending order of their first
-    thresholds, so that each finds the rows beyond its first threshold, and no others, in the trees.
+    thresholds, so that the trees hold exactly the rows beyond the first threshold of the instance.
 
     Parameters
     ----------

@@ -77,7 +77,7 @@ class Comparison:
         """Published fields that cannot be compared with the source's, if no run and no option names those to
         be compared."""
         self.left_out: dict[str, str] = {}
-        """Field -> reason for which it is not measured."""
+        """Field -> reason why it is not measured."""
         self.rows: dict[Side, int] = {
             "source": release.source.num_rows,
             "destination": release.destination.num_rows,

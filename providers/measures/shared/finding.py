@@ -1,4 +1,4 @@
-"""Result of one measure: its value, or the reason for which it does not apply."""
+"""Result of one measure: its value, or the reason why it does not apply."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

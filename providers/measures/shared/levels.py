@@ -31,9 +31,9 @@ def shown(counts: Sequence[int], threshold: int) -> list[int | None]:
 
 
 def few_lost(values: Mapping[Side, npt.NDArray[Any]], threshold: int) -> dict[Side, Int64Array]:
-    """Return the rows to leave out, so that no statistic of the source shows what few rows have lost.
+    """Return the rows to leave out, so that no statistic of the source shows values that few rows have lost.
 
-    A run that exchanges values releases all of them but those that it suppressed, replaced or dropped. If
+    A run that exchanges values releases all values except those that it suppressed, replaced or dropped. If
     these are few, they follow from the release and one sum, mean or count over the source. Without them, and
     without the values that took their place, both tables have the same values.
 
@@ -47,8 +47,8 @@ def few_lost(values: Mapping[Side, npt.NDArray[Any]], threshold: int) -> dict[Si
     Returns
     -------
     dict
-        Side -> rows with the values that only this table has, each as often as it has more of it; empty
-        unless the source has some, and fewer than the threshold.
+        Side -> rows with values that this table has more often than the other, one row for each surplus;
+        empty unless the source has such rows, and fewer than the threshold.
     """
     none = dict.fromkeys(SIDES, np.zeros(0, np.int64))
     if abs(len(values["source"]) - len(values["destination"])) >= threshold:

@@ -19,13 +19,13 @@ class Part:
     path: str = ""
     """Keys to the number in the value, joined by points; empty if the value is the number."""
     goal: Goal | None = None
-    """Better values, if they are not those of the measure."""
+    """Better values, if they differ from the measure's."""
     words: str = ""
     """Label of the number in a comparison of runs; empty: the measure's words for the path."""
     chance: Callable[[Column], float | None] | None = None
     """Value of one field if the source's values are dealt to the rows at random; None if unknown."""
     guessing: bool = False
-    """Whether its value by chance is that of guessing one of the compared rows."""
+    """Whether its value by chance comes from guessing one of the compared rows."""
     share_of_rows: bool = False
     """Whether it is a share of rows, so that it has an interval for rows like these if all were read."""
 
@@ -82,7 +82,7 @@ class Measure:
     extremes: Extremes | None = None
     """Criterion by which a report cautions that a few extreme values decide the measure; None: none do."""
     interval_of_draws: bool = False
-    """Whether the interval in its report is that of its random draws, and not that of the rows."""
+    """Whether the interval in its report covers its random draws, and not the choice of rows."""
     interval_of_samples: bool = False
     """Whether an interval of its draws is that of the rows, too, if they are a sample."""
 

@@ -31,24 +31,25 @@ class MeasureOptions(StrictModel):
     relations and models; `changed_share` and `marginals` include them. Other identifiers are recognised,
     unless another option names them."""
     weight_fields: tuple[str, ...] = Field(default=(), examples=[["sampling_weight"]])
-    """Fields of survey weights, which take no part either. Other weights are recognised by their names.
-    `population_uniques` and the weighted measures need exactly one."""
+    """Fields of survey weights. Like identifiers, they take no part in distances, linkage, relations and
+    models. Other weights are recognised by their names. `population_uniques` and the weighted measures need
+    exactly one."""
     unit_field: str | SkipJsonSchema[None] = Field(default=None, examples=["person_id"])
-    """Field that identifies a person who may have several rows. These count as one person in
+    """Field that identifies a person who may have several rows. Rows of a person count as one person in
     `record_linkage`, `unique_combinations`, `mean_k`, `k_anonymity`, `l_diversity`, `t_closeness`,
     `prediction` and `suda`, and in every interval; the field takes no part in distances. Default: `unit_id`
     of the run."""
     household_field: str | SkipJsonSchema[None] = Field(default=None, examples=["household_id"])
     """Field that identifies the households of persons, for `population_uniques`: the risk of a household is
-    that of at least one of its members. Default: `household` of the run."""
+    the probability that at least one of its members is re-identified. Default: `household` of the run."""
     domain_fields: tuple[str, ...] = Field(default=(), examples=[["region"]])
     """Fields whose categories are the domains of `domain_totals`, each field by itself."""
     stratum_field: str | SkipJsonSchema[None] = Field(default=None, examples=["stratum"])
     """Field of the strata from which the sample was drawn, for the standard errors of the weighted
     measures. Default: one stratum."""
     cluster_field: str | SkipJsonSchema[None] = Field(default=None, examples=["household_id"])
-    """Field of the primary sampling units, such as households that were drawn as a whole, for the same
-    standard errors. Default: the persons of `unit_field`, or else each row."""
+    """Field of the primary sampling units, such as households that were drawn as a whole, for the standard
+    errors of the weighted measures. Default: the persons of `unit_field`, or else each row."""
     key_fields: tuple[str, ...] = Field(default=(), examples=[["age", "sex", "city"]])
     """Fields of a person that an intruder may know (quasi-identifiers), for `unique_combinations`, `mean_k`,
     `k_anonymity`, `l_diversity`, `t_closeness`, `suda` and `population_uniques`."""
@@ -63,7 +64,7 @@ class MeasureOptions(StrictModel):
     """Fields that the intruder of `record_linkage` knows of a person. Default: `key_fields`."""
     target: str | SkipJsonSchema[None] = Field(default=None, examples=["income"])
     """Field that the others explain, for `outlier_exposure`, `il3`, `regression`, `r_squared` and
-    `prediction`. These are left out without it."""
+    `prediction`. Without it, these measures are left out."""
     term_fields: tuple[str, ...] = Field(default=(), examples=[["sex"]])
     """Fields whose coefficients `regression` compares; all other fields stay in the model. Default: all."""
     query_fields: tuple[str, ...] = Field(default=(), examples=[["age", "income", "education", "occupation"]])

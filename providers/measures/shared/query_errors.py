@@ -50,8 +50,9 @@ def intervals_of_errors(errors: Float64Array) -> dict[str, Interval]:
     """Confidence intervals (95 %) of the quartiles and of the mean bounded error, for the choice of queries.
 
     The mean has no interval. Its terms are divided by the true averages, so that one query whose true average
-    is near 0 decides it; no interval of thousands of queries covers the mean of all possible ones. The mean
-    of the bounded errors has one, and the median is 0 if a run changes few fields: the former ranks runs.
+    is near 0 decides it; no interval of thousands of queries covers the mean of all possible queries. The
+    mean of the bounded errors has an interval, and ranks runs, because the median is 0 if a run changes few
+    fields.
     """
     found = {name: quantile_interval(errors, share) for name, share in _QUARTILES.items()}
     return found if len(errors) < 2 else {**found, "bounded": mean_interval(bounded(errors))}

@@ -185,7 +185,8 @@ def quantile_interval(
     """Confidence interval (95 %) of the quantile at `share`, between two of the values, of shape (n,).
 
     Where n is too small for such a pair, an end is the least or the greatest value. If the rows are in
-    clusters, the ranks are those of as many rows as give the same error of the share below the quantile.
+    clusters, the ranks are for the number of independent rows with the same error of the share below the
+    quantile.
 
     References
     ----------

@@ -41,10 +41,11 @@ def class_values(classes: Int64Array, values: Int64Array) -> ClassValues:
 def one_of_each_person(
     classes: Int64Array, values: Int64Array, units: Int64Array | None
 ) -> tuple[Int64Array, Int64Array]:
-    """Return class and value of each person in each class; those of the rows if each is another person.
+    """Return class and value of each person in each class; those of the rows if each row is another person.
 
-    A person with several values in a class has the one that most persons of the class have, the least of
-    equal ones: a value that all persons of a class have is known of each of them, whatever else they have.
+    A person with several values in a class gets the value that most persons of the class have, and the least
+    on ties. A value that all persons of a class have is known of each of them, whatever other values they
+    have.
 
     Parameters
     ----------

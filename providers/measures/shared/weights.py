@@ -113,7 +113,7 @@ def weighted_tables(comparison: Comparison) -> list[WeightedTable]:
 
 
 def _cluster_field(comparison: Comparison) -> str | None:
-    """Return the field of the primary sampling units: by default that of persons of several rows."""
+    """Return the field of the primary sampling units: by default the field of persons of several rows."""
     return comparison.options.cluster_field or comparison.unit_field
 
 

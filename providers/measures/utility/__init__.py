@@ -1,1 +1,4 @@
-"""Utility measures: what an analyst may still find in a release. One module a measure, named by its key."""
+"""Utility measures: information that an analyst may still find in a release.
+
+One module a measure, named by its key.
+"""

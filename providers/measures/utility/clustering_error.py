@@ -18,7 +18,7 @@ _STARTS = 10
 _FEWEST = 10
 """Least number of rows."""
 _HALVES = 10
-"""Random halves of a sample whose errors show how far those of other samples would be."""
+"""Number of random halves of a sample, whose errors estimate the spread of other samples."""
 
 
 def clustering_error(

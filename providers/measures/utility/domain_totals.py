@@ -156,7 +156,7 @@ def _totals_of(
     groups: dict[Side, Int64Array],
     labels: list[str],
 ) -> tuple[list[dict[str, Any]], int]:
-    """Return the totals of one field by domain, and the number of those that are withheld.
+    """Return the totals of one field by domain, and the number of withheld totals.
 
     The total of the weight's own field is the sum of the weights, the estimated number of persons.
     """

@@ -16,7 +16,7 @@ _MOST_TRIPLES = 10**6
 
 
 def nearness_kept(source: Float64Array, destination: Float64Array) -> tuple[int, int]:
-    """Count the triples that have a relation in the source, and those that keep it.
+    """Count the triples that have a relation in the source, and the triples that keep it.
 
     With the source's numbers in the order i <= j <= k, the relation says which of i and k is nearer to j.
 

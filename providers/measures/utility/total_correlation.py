@@ -20,7 +20,9 @@ _COUNTED = 1 << 24
 
 
 def total_correlation(fields: Iterable[Codes]) -> float:
-    """Sum of the entropies of the fields less that of their combination, in nats. O(n log n) per field.
+    """Sum of the entropies of the fields minus the entropy of their combination, in nats.
+
+    O(n log n) per field.
 
     Parameters
     ----------

@@ -92,7 +92,7 @@ def clear_all_found(queries, first_leaf, lists):
 def search_cell(tree, queries, first_leaf, wanted, floor, lists):
     """Search one more cell for nearer rows, and update the lists.
 
-    `wanted` (int64) and `floor` (float64) are those of `k_nearest`.
+    `wanted` (int64) and `floor` (float64) are as in `k_nearest`.
     """
     leaves = len(lists.counts)
     for chunk in prange((leaves + LEAVES_PER_TASK - 1) // LEAVES_PER_TASK):
@@ -414,7 +414,7 @@ def add_nodes(tree, queries, first_leaf, places, radius, first_position, deeper,
 def add_whole_nodes(upper, nodes, node_counts, spans, counts):
     """Append the nodes of covers that need no refinement in a cell, as ranges of positions.
 
-    `nodes` and `node_counts` are `covers` and `counts` of `cover_upper`. `counts` is that of `add_nodes`, and
+    `nodes` and `node_counts` are `covers` and `counts` of `cover_upper`. `counts` is as in `add_nodes`, and
     is increased.
     """
     for query in range(len(node_counts)):
@@ -450,7 +450,7 @@ def sort_spans(spans, counts, ends):
 def _resume(key, row, used, buffer):
     """Continue a stream of which `used` (int64) words were used before.
 
-    `key`, `row` and `buffer` are those of `donors.next_word`. The buffer is refilled if the stream continues
+    `key`, `row` and `buffer` are as for `donors.next_word`. The buffer is refilled if the stream continues
     within its 256 words.
     """
     buffer.used[0] = used

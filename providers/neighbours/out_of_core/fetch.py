@@ -106,7 +106,7 @@ class DonorValues:
 def _replace_values(
     column: pa.ChunkedArray, received: pa.ChunkedArray, kept: BoolArray
 ) -> tuple[pa.ChunkedArray, BoolArray]:
-    """Replace a column's values by those received, except the kept ones; also return the mask of changes."""
+    """Replace values by the received ones, except in kept rows; return the column and the mask of changes."""
     rows = len(column)
     both = pa.chunked_array([*column.chunks, *received.chunks], type=column.type)
     order = np.arange(2 * rows, dtype=np.int64)

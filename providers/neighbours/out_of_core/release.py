@@ -122,7 +122,7 @@ class NeighbourRun:
 def release_out_of_core(
     source: Source, settings: Settings, stream: Stream, progress: Progress, resources: Resources
 ) -> StreamedResult:
-    """Replace values by those of random neighbours, with the k-d tree on disk."""
+    """Replace values by values of random neighbours, with the k-d tree on disk."""
     run = NeighbourRun(source, settings, stream, resources)
     encoding = run.encoding()
     layout = encoding.fit(sub_progress(progress, 0.0, 0.1))

@@ -1,8 +1,8 @@
 """Permutation of a group that does not fit in memory, one range of buckets of its random order at a time.
 
 The value of each row comes from the row before it in the random order, or, at the start of a cycle, from the
-last row of the cycle. So a range of the order needs few rows of others: the last one before it, and the last
-row of each cycle that starts in it and ends later. A group of m rows has about ln(m) cycles.
+last row of the cycle. So a range of the order needs few rows of other ranges: the last row before it, and the
+last row of each cycle that starts in it and ends later. A group of m rows has about ln(m) cycles.
 """
 
 from collections.abc import Sequence

@@ -85,7 +85,7 @@ def swap_outside(
     source: Source, params: SwapParams, stream: Stream, progress: Progress, resources: Resources,
     grouping: Callable[[int], Grouping] | None, watcher: Watcher | None = None, by_count: bool = False,
 ) -> StreamedResult:  # fmt: skip
-    """Exchange the swap fields' values within groups; the result is the same as that of `swap_within`.
+    """Exchange the swap fields' values within groups; the result equals that of `swap_within`.
 
     Parameters
     ----------

@@ -55,7 +55,7 @@ class AuditNotIntact(Exception):
 
 
 class _Fault(Exception):
-    """The log is not intact; the message says where."""
+    """The log is not intact; the message names the place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ class _Chain:
             )
 
     def check_head(self, number: int, mac: str) -> None:
-        """Check that the chain ends where its head says. Raises _Fault."""
+        """Check that the chain ends at the line of its head. Raises _Fault."""
         if number < self.last:
             raise _Fault(f"line {number + 1} {self._name} was not added by the service")
         if (self.last, self.mac) != (number, mac):
@@ -147,7 +147,7 @@ class _Chain:
 def _check_checkpoints(
     session: Session, key: bytes, signer: Signer, anchors: Iterable[Anchor]
 ) -> tuple[int, int]:
-    """Return the number of checkpoints, and of those that another key has signed. Raises _Fault."""
+    """Return the number of checkpoints, and of checkpoints that another key has signed. Raises _Fault."""
     expected = {anchor.number: anchor.mac for anchor in anchors if not anchor.of_line}
     last, others = 0, 0
     reached: dict[str, int] = {}

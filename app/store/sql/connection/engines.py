@@ -79,7 +79,7 @@ def shown_cause(error: sa.exc.DBAPIError, url: sa.URL) -> str:
 
 
 def logged_cause(error: Exception, url: sa.URL) -> str:
-    """Return what the log may say of an error: why there is no connection, or else the kind of the error.
+    """Return the log's words for an error: the reason of a missing connection, or else the kind of the error.
 
     The server's answers to statements have an SQLSTATE, and may have values of rows, but not those about a
     right.
@@ -134,8 +134,8 @@ def engine_of(address: str, connections: int | None) -> sa.Engine:
 def _ping_idle_connections(engine: sa.Engine) -> None:
     """Test each connection that was not used for a second before it is used; replace all if it is broken.
 
-    One that was used just now is not tested, which saves a message to the server and its response. If the
-    server has gone since, the transaction fails, as it does where the server goes a moment later.
+    A connection that was used just now is not tested, which saves a message to the server and its response.
+    If the server has ended since, the transaction fails, as if the server ended a moment later.
     """
 
     def note(driver: Any, record: Any, *_: Any) -> None:

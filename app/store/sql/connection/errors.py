@@ -81,8 +81,8 @@ def translated_errors(
 ) -> Iterator[None]:
     """Raise temporary faults as Unavailable or StorageFull, and values it cannot store as InvalidRequest.
 
-    A damaged file is DatabaseDamaged; ``note_damage`` is called before. ``cause_of`` returns what the log
-    says of an error.
+    A damaged file is DatabaseDamaged; ``note_damage`` is called before. ``cause_of`` returns the log's words
+    for an error.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Functions of the event loop that wait as if they blocked: greenlets, which leave the loop to others."""
+"""Functions of the event loop that wait like blocking code: greenlets, during which the loop can go on."""
 
 import asyncio
 from collections.abc import Callable
@@ -42,8 +42,8 @@ class Fibers:
     def run(self, function: Callable[..., T], *arguments: Any) -> "asyncio.Future[T]":
         """Start a function in the event loop; return the future of its result.
 
-        It must not block but by uses of this database, and not hold a lock meanwhile. It runs to its end also
-        if nobody waits for it, as a function in a thread does.
+        It may block only by using this database, and must not hold a lock meanwhile. Like a function in a
+        thread, it runs to its end even if nobody waits for it.
         """
         result: asyncio.Future[T] = self._loop.create_future()
 

@@ -99,8 +99,8 @@ class GroupCommit(Fibers):
         """Run a transaction of the function; it has been committed when the block has ended.
 
         It sees the changes of functions before it that are committed together with its own. If the block
-        raises an error, only its own changes are undone, unless the database has undone all of them, as it
-        does if the disk is full: then every function fails. The block itself must not wait.
+        raises an error, only its own changes are undone. If the disk is full, the database undoes all of
+        them, and every function fails. The block itself must not wait.
         """
         fiber = self.running
         assert fiber is not None

@@ -14,7 +14,7 @@ from app.loop_threads import LoopThreads
 from app.store.sql.connection.fibers import Fiber, Fibers
 
 _MOST = 4
-"""Connections that stay open, of those that the engine may have."""
+"""Number of connections that stay open, out of all connections that the engine may have."""
 
 
 class ServerLooks(Fibers):
@@ -96,7 +96,7 @@ class ServerLooks(Fibers):
             self._wake()
 
     def _wake(self) -> None:
-        """Let the function that has waited longest go on."""
+        """Let the function that has waited longest continue."""
         if self._waiting:
             self._waiting.popleft().set_result(None)
 

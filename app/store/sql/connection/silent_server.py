@@ -23,8 +23,8 @@ _ANSWER_SECONDS = 5
 class SilentServer:
     """Closes connections whose server answers neither on them nor on a new connection.
 
-    Their statements fail as those of a connection that broke: callers get a 503, and loops of the service try
-    again. A server that is only slow, such as during a migration, is waited for.
+    Their statements fail as on a broken connection: callers get a 503, and loops of the service try again. A
+    server that is only slow, such as during a migration, is waited for.
     """
 
     def __init__(self) -> None:

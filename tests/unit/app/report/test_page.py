@@ -413,7 +413,7 @@ def test_candidates_state_their_own_epsilon() -> None:
     page = read(html_report(job(), report(candidates=chosen)))
     [section] = [part for part in page.all("section") if part.attributes["aria-labelledby"] == "candidates"]
     assert [row[-1] for row in section.one("table").rows()] == ["epsilon alone", *["4.5"] * 5]
-    assert "The kept one has no finite epsilon" in section.text
+    assert "The kept candidate has no finite epsilon" in section.text
     assert "epsilon alone" not in read(html_report(*PAGES["candidates"])).text
 
 

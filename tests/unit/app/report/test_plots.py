@@ -140,7 +140,7 @@ def test_a_field_that_stayed_is_described_so() -> None:
     """A swap keeps each field's distribution, so that two equal charts need an explanation."""
     same = {"field": "x", "kind": "number", "edges": [0, 1], "source": [9], "destination": [9], "missing": {}}
     [picture] = distributions([same], 5)
-    assert picture.caption == "The same before and after, as far as is shown."
+    assert picture.caption == "All counts that are shown are the same before and after."
 
 
 def cells(drawing: Element, kind: str) -> int:

@@ -350,7 +350,11 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"risk_fields": ["district"]}, "both 'hierarchy' and 'risk_fields'", "/parameters/risk_fields/0"),
     ({"household": "weight"}, "integers and text can", "/parameters/household"),
     ({"household": "region"}, "is the household, and cannot move", "/parameters/household"),
-    ({"risk_fields": [], "risk": ["tenure"], "risk_threshold": 1}, "holds no risk", "/parameters/risk/0"),
+    (
+        {"risk_fields": [], "risk": ["tenure"], "risk_threshold": 1},
+        "cannot hold a risk",
+        "/parameters/risk/0",
+    ),
     (
         {"hierarchy": ["region", "occupation"]},
         r"'occupation' differs within \d+ household",

@@ -322,7 +322,7 @@ def test_bins_take_rate_and_risk_together(service: str, extra: dict[str, Any]) -
     """Each of the two alone is refused; a run without them is stored as before."""
     model = PROVIDERS[service].params
     every = {"swap_fields": ["income", "savings"], **extra}
-    with pytest.raises(ValidationError, match="'rate' below 1 goes with 'risk'"):
+    with pytest.raises(ValidationError, match="'rate' below 1 needs 'risk'"):
         model.model_validate(every | {"rate": 0.5})
     with pytest.raises(ValidationError, match="'risk' needs a 'rate' below 1"):
         model.model_validate(every | {"risk": KEYS})

@@ -326,7 +326,7 @@ def test_every_selection_and_mechanism_is_reported(change: dict[str, Any]) -> No
 def test_limits_and_stored_form() -> None:
     """A repair needs checks; their number and length are bounded; runs without them are stored as before."""
     model = PROVIDERS["DSWAP"].params
-    with pytest.raises(ValidationError, match="give some"):
+    with pytest.raises(ValidationError, match="give at least one"):
         model.model_validate({"swap_fields": ["death"], "on_broken": "repair"})
     with pytest.raises(ValidationError, match="at most 20 items"):
         model.model_validate(BASE | {"checks": ["a < 1"] * 21})

@@ -163,7 +163,7 @@ def test_the_command_verifies_the_log_that_it_relies_on(
     release(database, "job-1", key=audit.key)
     given = argparse.Namespace(command="ledger", verify=True, source=None)
     assert administer(settings, given) == 0
-    assert "every entry of the ledger is as the audit log has it" in capsys.readouterr().out
+    assert "every entry of the ledger matches the audit log" in capsys.readouterr().out
     with database.write() as session:
         session.add(forged := entry("job-2"))
         session.flush()

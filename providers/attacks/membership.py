@@ -1,9 +1,9 @@
 """Membership: the release shows whether a row was in the source.
 
 The intruder claims that a row was in the source if a released row is closer to it than to most rows that were
-not in the source. The rule is made on a random half of the control rows, so that one in twenty of them is claimed
-wrongly; the other half and the rows of the source are attacked. If the release left some of the fields nearly
-unchanged, an intruder who compares only these fields attacks as well.
+not in the source. The rule is made on a random half of the control rows, so that one in twenty of them is
+claimed wrongly; the other half and the rows of the source are attacked. If the release left some of the
+fields nearly unchanged, an intruder who compares only these fields attacks as well.
 """
 
 from collections.abc import Sequence

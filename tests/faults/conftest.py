@@ -155,9 +155,11 @@ def service_of_files(
 @pytest.fixture(autouse=True)
 def no_job_stays_held(request: pytest.FixtureRequest) -> Iterator[None]:
     """A test that fails while it holds a job takes no worker from the tests after it."""
+    names = {"service", "service_of_files"} & set(request.fixturenames)
+    found = [request.getfixturevalue(name) for name in names]  # a parameter of a test may have such a name
     yield
-    for name in {"service", "service_of_files"} & set(request.fixturenames):
-        if isinstance(running := request.getfixturevalue(name), Running):
+    for running in found:
+        if isinstance(running, Running):
             running.open_gates()
 
 

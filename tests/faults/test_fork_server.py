@@ -16,6 +16,7 @@ from app.engine.engine import WORKER_LOST, Failure
 from app.engine.local_engine import EmbeddedEngine
 from app.engine.worker_process import WorkerSetup
 from tests.faults import doings, worker_state
+from tests.faults.replicas import until
 from tests.faults.running import PATIENCE, Loop, wait_until_gone
 
 pytestmark = pytest.mark.faults
@@ -117,13 +118,17 @@ def test_killed_workers_leave_no_process_and_no_file_descriptor(new_worker: Call
     worker = new_worker()
     server = worker.run(worker_state.modules, None)["parent"]
     gc.collect()  # sockets of earlier tests
-    before = len(list(Path("/proc/self/fd").iterdir()))
+
+    def descriptors() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    before = descriptors()
     for _ in range(4):
         failure = worker.failure(doings.end_by, "SIGKILL")
         assert failure.code == "worker_died"
         assert "SIGKILL" in failure.message
         worker.run(worker_state.pid, None)
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    until("those of dead workers are closed", lambda: descriptors() == before)
     assert worker_state.ended_children(server) == []
 
 

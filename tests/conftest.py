@@ -24,7 +24,7 @@ from tests.long_tests import is_long
 from tests.order import longest_first
 from tests.own_key import own_key
 from tests.postgres import Postgres, running_postgres
-from tests.preloaded.processes import running_service
+from tests.preloaded.processes import own_environment, running_service
 from tests.references.storage import new_bucket, s3_address, storage
 from tests.reports.schema import check_reports
 
@@ -108,6 +108,7 @@ def pytest_collection_finish() -> None:
     are collected at the exit of the interpreter alone, where libraries check that. pytest collects garbage
     five times at its end, which took 3.5 s of each test process.
     """
+    own_environment()  # before a test changes a variable
     gc.enable()
     gc.freeze()
     atexit.register(gc.unfreeze)

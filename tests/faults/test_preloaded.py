@@ -16,7 +16,7 @@ import pytest
 from demo.service import Process, environment_of
 from tests.faults.replicas import until
 from tests.faults.running import wait_until_gone
-from tests.preloaded.processes import fork_servers, start_service
+from tests.preloaded.processes import fork_servers, servers, start_service
 
 pytestmark = pytest.mark.faults
 
@@ -108,6 +108,14 @@ def test_a_fork_server_that_is_killed_is_replaced(start: Start) -> None:
     wait_until_gone(first)
     until("there is another one", lambda: bool(fork_servers(service.pid, os.environ)))
     until("it is ready", lambda: httpx.get(f"{address}/readyz").status_code == 200)
+
+
+def test_a_variable_that_a_test_sets_is_none_of_its_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the services of all later tests in this process would not be forked."""
+    before = dict(os.environ)
+    monkeypatch.setenv("VARIABLE_OF_THIS_TEST", "1")
+    assert servers(os.environ).fits(before)
+    assert not servers(os.environ).fits(os.environ)
 
 
 CONNECT = """

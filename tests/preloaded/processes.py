@@ -64,12 +64,22 @@ class ForkedProcess:
         return self.returncode
 
 
+@cache
+def own_environment() -> dict[str, str]:
+    """Return the variables of this process that its servers have, as they were at the first call.
+
+    `tests/conftest.py` calls it before the first test. Otherwise a test that sets a variable and starts the
+    first service of its process would keep all later ones from being forked.
+    """
+    return server.bound(os.environ)
+
+
 class Servers:
     """The processes from which services, workers of clusters, and the fork servers of both are forked."""
 
     def __init__(self, own: dict[str, str]) -> None:
         """Connect to the process of fork servers; ``own``: variables in addition to those of this process."""
-        self._environment = server.bound(os.environ) | own
+        self._environment = own_environment() | own
         workers = worker_environment(self._environment, traces=False)
         self._fork_servers = connection_to(server.FORK_SERVER, workers)
         self._roles: dict[str, Connection] = {}
@@ -155,7 +165,7 @@ def kernel_script() -> Command:
 
 def _forked_from(role: str) -> Command:
     """Return the command that requests processes from the server of a role."""
-    requests = connection_to(role, server.bound(os.environ)).requests
+    requests = connection_to(role, own_environment()).requests
     program = [sys.executable, "-S", "-m", "tests.preloaded.command"]
     return Command([*program, str(requests.fileno())], requests)
 

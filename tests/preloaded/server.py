@@ -54,7 +54,8 @@ FAULTS = "FAULTS_FILE"
 API_PROCESSES = "ROWVEIL_API_PROCESSES"
 """Number of a service's API processes, on which its imports depend."""
 
-_FREE = frozenset({"PYTEST_CURRENT_TEST", FAULTS})
+_FREE = frozenset({"PYTEST_CURRENT_TEST", FAULTS, "_RJEM_MALLOC_CONF"})
+"""Other such variables. polars sets the last one when it is imported."""
 
 _BOUND = frozenset({API_PROCESSES, "ROWVEIL_KERNEL_CPU"})
 

@@ -122,7 +122,7 @@ def test_a_divided_job_goes_on_with_its_units_under_the_next_scheduler(
 ) -> None:
     """Its units start again without the job; the bytes are those of an undisturbed run.
 
-    A unit may end before the scheduler is killed: then another job is tried.
+    A unit may end before the scheduler is killed: then a longer job is tried.
     """
     repeated: list[str] = []
     with ExitStack() as opened:
@@ -135,12 +135,11 @@ def test_a_divided_job_goes_on_with_its_units_under_the_next_scheduler(
         async def run(task: SwapTask) -> Outcome:
             return await runs.run(task.job_id, task, "ann")
 
-        parameters = {"fields": ["x", "y"], "iterations": 330}
-        digest = table_digest(swap("LOCALITY", table, parameters).table)
         for attempt in range(ATTEMPTS):
+            parameters = {"fields": ["x", "y"], "iterations": 330 << attempt}
             folder = tmp_path / str(attempt)
             folder.mkdir()
-            task = long_job(store, folder, table, 330)
+            task = long_job(store, folder, table, 330 << attempt)
             repeated.clear()
             outcome = loop.start(run(task))
             if wait_for_units(task, 2, outcome):
@@ -148,6 +147,7 @@ def test_a_divided_job_goes_on_with_its_units_under_the_next_scheduler(
                 cluster.start_scheduler()
             found = outcome.result(LONG)
             assert not isinstance(found, Failure), (found, engine.capacity(), cluster.exit_codes)
+            digest = table_digest(swap("LOCALITY", table, parameters).table)
             assert found["destination"]["digest"] == digest
             assert not list(Path(task.scratch_folder).iterdir())
             if repeated == [LOST, LOST]:

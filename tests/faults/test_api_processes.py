@@ -121,12 +121,14 @@ def rounds(
 
 
 @contextlib.contextmanager
-def clients(service: Replica) -> Iterator[list[httpx.Client]]:
+def clients(rounds: ProcessRounds) -> Iterator[list[httpx.Client]]:
     """Clients of each process: every connection goes to the process with the fewest."""
+    service = rounds.service
     address = service.client.base_url
     with contextlib.ExitStack() as opened:
         found = [opened.enter_context(httpx.Client(base_url=address, timeout=60)) for _ in range(2)]
-        service.client.close()  # its connection would count
+        service.client.close()  # its connection would count until its process has reported the end
+        until("it has no connection", lambda: not any(connections(rounds, ESTABLISHED, CLOSED_BY_CLIENT)))
         service.client = opened.enter_context(httpx.Client(base_url=address, timeout=60))
         for client in found:
             assert client.get("/livez").status_code == 200
@@ -134,29 +136,35 @@ def clients(service: Replica) -> Iterator[list[httpx.Client]]:
         service.client = httpx.Client(base_url=address, timeout=60)
 
 
-def connections(pid: int, port: int) -> int:
-    """Return the open connections of a process to a port of this machine."""
+ESTABLISHED, CLOSED_BY_CLIENT = "01", "08"
+"""States of a connection in `/proc/net/tcp`."""
+
+
+def connections(rounds: ProcessRounds, *states: str) -> list[int]:
+    """Return the number of each API process's connections with callers that are in one of the states."""
+    port = rounds.service.client.base_url.port
     listing = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    established = {line[9] for line in listing if line[1].endswith(f":{port:04X}") and line[3] == "01"}
-    links = []
-    for file in Path(f"/proc/{pid}/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # it has been closed meanwhile
-            links.append(str(file.readlink()))
-    return sum(link.removeprefix("socket:[").removesuffix("]") in established for link in links)
+    counted = {line[9] for line in listing if line[1].endswith(f":{port:04X}") and line[3] in states}
+    found = []
+    for pid in rounds.api_processes():
+        links = []
+        for file in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):  # it has been closed meanwhile
+                links.append(str(file.readlink()))
+        found.append(sum(link.removeprefix("socket:[").removesuffix("]") in counted for link in links))
+    return found
 
 
 def test_connections_are_spread_over_the_processes(rounds: ProcessRounds) -> None:
-    port = rounds.service.client.base_url.port
-    assert port is not None
-    with clients(rounds.service):
-        assert [connections(pid, port) for pid in rounds.api_processes()] == [1, 1]
+    with clients(rounds):
+        assert connections(rounds, ESTABLISHED) == [1, 1]
 
 
 def test_a_job_is_watched_cancelled_and_awaited_at_any_process(rounds: ProcessRounds) -> None:
     """Each process has one worker; all is asked of the first."""
     slow = slow_call(rounds.service.client)
     body = {"source": {"rows": [{"age": 1}, {"age": 2}]}, "parameters": {"swap_fields": ["age"]}}
-    with clients(rounds.service) as (one, other):
+    with clients(rounds) as (one, other):
         busy = [one.post("/v1/services/DDSWAP", json=slow, headers=ASYNC).json()["id"] for _ in range(2)]
         for job in busy:
             until("it runs", lambda job=job: rounds.column(job, "state") == "running")  # type: ignore[misc]
@@ -181,7 +189,7 @@ def test_each_process_shows_the_metrics_of_both(rounds: ProcessRounds) -> None:
 
     accepted = "rowveil_jobs_accepted_total"
     body = {"source": {"rows": [{"age": 1}, {"age": 2}]}, "parameters": {"swap_fields": ["age"]}}
-    with clients(rounds.service) as both:
+    with clients(rounds) as both:
         before = value(both[0], accepted)
         for client in both:
             assert client.post("/v1/services/DSWAP", json=body).json()["state"] == "succeeded"

@@ -48,6 +48,8 @@ def running(page: Page) -> Iterator[None]:
     page.reload()
     page.get_by_role("button", name="Cancel").wait_for()
     yield
+    while not held:
+        page.wait_for_timeout(20)  # the route is heard meanwhile
     page.unroute("**/v1/jobs/*")
     page.unroute("**/events")
     held[0].continue_()

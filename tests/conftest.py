@@ -205,10 +205,13 @@ def service_on(
             if kind not in started:
                 home = tmp_path_factory.mktemp("service")
                 database = settings_of_kind(kind, request)
+                opened: ExitStack = until_the_end
+                if "database_url" in database:
+                    opened = request.getfixturevalue("before_postgres_ends")
                 running = running_service(home, **SERVICE, **tokens_of(issuer), **database)
-                address = until_the_end.enter_context(running)
+                address = opened.enter_context(running)
                 key = own_key(home, **database)
-                client = until_the_end.enter_context(calling(address, key))
+                client = opened.enter_context(calling(address, key))
                 started[kind] = Service(home, database, address, key, client)
             return started[kind]
 
@@ -264,6 +267,13 @@ def postgres() -> Iterator[Postgres]:
     """A real PostgreSQL for all tests that need one; each takes a database of its own."""
     with running_postgres() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def before_postgres_ends(postgres: Postgres) -> Iterator[ExitStack]:
+    """Stack that is closed while that PostgreSQL still runs, such as services that use it."""
+    with ExitStack() as opened:
+        yield opened
 
 
 def settings_on(kind: str, request: pytest.FixtureRequest, home: Path) -> Settings:

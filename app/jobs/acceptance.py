@@ -239,20 +239,7 @@ class Acceptance:
             job.byte_size, job.trace_parent = 0, submission.trace_parent
             for role, table in tables.items():
                 if isinstance(table, pa.Table):
-                    description = described(table)
-                    form = self._stores.lease.digest_form
-                    if first is not None:
-                        form = form_of(table_columns(first, role).digest)
-                    digest, field_digests = digested(table, form)
-                    given = TableColumns(digest, description["fields"], description["rows"], table.nbytes)
-                    check_same_rows(given, role, first)
-                    if (content := self._small(table)) is not None:
-                        self._tables.set(job, role, replace(given, blob=content))
-                        continue
-                    access = self._stores.new_blob()
-                    written.append(access.id)
-                    _write(access, table, field_digests)
-                    self._tables.set(job, role, replace(given, blob=access))
+                    self._set_inline(job, role, table, first, written)
                 elif isinstance(table, StoredTable):
                     given = TableColumns(
                         table.digest,
@@ -295,6 +282,28 @@ class Acceptance:
             return known
         self._stores.mark_named(written)
         return job
+
+    def _set_inline(
+        self, job: Job, role: Role, table: pa.Table, first: Job | None, written: list[str]
+    ) -> None:
+        """Set the columns of a table that is part of the request: sealed into the row, or written to a file.
+
+        ``written`` receives the id of the file before it is written.
+        """
+        description = described(table)
+        form = self._stores.lease.digest_form
+        if first is not None:
+            form = form_of(table_columns(first, role).digest)
+        digest, field_digests = digested(table, form)
+        given = TableColumns(digest, description["fields"], description["rows"], table.nbytes)
+        check_same_rows(given, role, first)
+        if (content := self._small(table)) is not None:
+            self._tables.set(job, role, replace(given, blob=content))
+            return
+        access = self._stores.new_blob()
+        written.append(access.id)
+        _write(access, table, field_digests)
+        self._tables.set(job, role, replace(given, blob=access))
 
     def _join(self, session: Transaction, job: Job, first: Job | None, other_digest: str | None) -> None:
         """Check the earlier releases of the source, and add the job to its series."""

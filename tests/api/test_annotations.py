@@ -244,7 +244,7 @@ def test_replaced_and_deleted_texts_are_not_in_the_files_of_the_database(
         return any(text.encode() in file.read_bytes() for file in files)
 
     def goes(text: str) -> bool:
-        deadline = time.monotonic() + 10  # a transaction that reads just then delays it
+        deadline = time.monotonic() + 60  # a transaction that reads just then delays it
         while stored(text) and time.monotonic() < deadline:
             time.sleep(0.1)
         return not stored(text)

@@ -29,8 +29,8 @@ def _rows_of_buffers(target: Target) -> int:
         return int(database.execute("SELECT count(*) FROM buffers").fetchone()[0])
 
 
-def _nothing_left(target: Target, patience: float = 10) -> None:
-    deadline = time.monotonic() + patience
+def _nothing_left(target: Target) -> None:
+    deadline = time.monotonic() + 60
     while left := target.left_behind():
         assert time.monotonic() < deadline, [path.name for path in left]
         time.sleep(0.05)
@@ -92,7 +92,7 @@ def test_a_caller_who_leaves_while_a_worker_reads_leaves_nothing(target: Target)
         while len(target.left_behind()) < 2:  # the upload, and the table made of it
             assert time.monotonic() < deadline
             time.sleep(0.01)
-    _nothing_left(target, patience=60)
+    _nothing_left(target)
 
 
 def test_a_coding_that_is_not_undone_is_refused_with_those_that_are(api: Api) -> None:

@@ -336,7 +336,8 @@ class _Attack:
         if column.kind == "category":
             return
         own = column.numbers("source")
-        tolerance = TOLERANCE * float(np.nanstd(own)) if np.isfinite(own).any() else 0.0
+        with np.errstate(over="ignore", invalid="ignore"):
+            tolerance = TOLERANCE * float(np.nanstd(own)) if np.isfinite(own).any() else 0.0
         if not np.isfinite(tolerance):  # float64 cannot hold the squares of the numbers
             return
         numbers = column.numbers("destination")

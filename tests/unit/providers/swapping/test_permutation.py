@@ -479,7 +479,7 @@ def test_guesses_in_small_groups_are_the_likeliest_of_all_permutations(size: int
 
 @pytest.mark.parametrize(("rate", "least"), [(0.5, 0.75), (0.7, 0.6), (0.9, 0.45)])
 def test_guesses_in_large_groups_use_that_few_places_are_left(rate: float, least: float) -> None:
-    """Of 20 rows 18 are known: a place that no known row takes is probably that of the row itself."""
+    """If 18 of 20 rows are known, a place that none of them takes is probably that of its own row."""
     source = np.tile(np.arange(20), 300)
     table = pa.table({"c": np.repeat(np.arange(300), 20), "v": source})
     parameters = {"swap_fields": ["v"], "control_field": "c", "mechanism": "permutation", "rate": rate}

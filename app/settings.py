@@ -226,7 +226,8 @@ class Settings(BaseSettings):
     request_patience: Annotated[Seconds, Field(gt=0)] = 20.0
     """Seconds within which a request head must arrive, and for which a request body may pause."""
     least_body_rate: Annotated[int, Field(ge=0)] = 1024
-    """Minimum average bytes per second of a request body, after `ROWVEIL_REQUEST_PATIENCE` seconds."""
+    """Minimum average bytes per second of a request body, after `ROWVEIL_REQUEST_PATIENCE` seconds; 0: no
+    limit."""
     keep_alive_seconds: Annotated[int, Field(ge=1), AfterValidator(at_most_a_century)] = 15
     """Seconds for which a connection may stay open after a response without another request. A proxy in
     front must keep its connections for less."""

@@ -35,7 +35,7 @@ from app.worker.run_units import GATHERED
 from app.worker.staging import StagingSetup
 from app.worker.tasks import FIRST_RELEASE, SwapTask
 from providers.tables.digest import CHUNK_ROWS, DigestForm, table_digest
-from tests.faults.running import PATIENCE, Loop, ends_within
+from tests.faults.running import Loop, ends_within
 from tests.faults.test_unit_losses import store_in
 from tests.faults.test_units import LONG, SETUP
 from tests.swap_tasks import swap_task
@@ -45,7 +45,10 @@ pytestmark = pytest.mark.faults
 WORKERS = 2
 UNITS = 2
 ROUNDS = int(os.environ.get("SECTION_ROUNDS", "6"))
-ATTEMPTS = 6
+ATTEMPTS = 20
+"""Jobs that are tried until a section is met while it is written: on a busy machine most have ended it."""
+STILL_SECONDS = 10.0
+"""Time in which a section of a worker that stands still is written by another one."""
 ROWS = CHUNK_ROWS + 12_345
 LITTLE = 40 * 10**6
 """Memory budget in which no run of the table fits: each needs twice as much or more."""
@@ -295,9 +298,10 @@ def test_a_section_that_stands_still_is_written_by_another_worker(home: Home, ta
         written_by_another = False
         if stopped is not None:
             os.kill(stopped, signal.SIGSTOP)
-            wait([outcome], PATIENCE / ATTEMPTS)
+            wait([outcome], STILL_SECONDS)
             # A worker that stands in a section is replaced; one that had ended it may be given the next task.
-            written_by_another = outcome.done() and ends_within(stopped, PATIENCE / ATTEMPTS)
+            if outcome.done() and SLOW in home.repeated:
+                written_by_another = ends_within(stopped, STILL_SECONDS)
             if not written_by_another:
                 with suppress(ProcessLookupError):
                     os.kill(stopped, signal.SIGCONT)

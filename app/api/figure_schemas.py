@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field, JsonValue
 from pydantic.json_schema import SkipJsonSchema
 
-from app.api import measure_schemas, survey_schemas
+from app.api.measure_schemas import risk, survey, utility
 from app.api.report_schemas import GuaranteeDescription, ResponseModel
 
 
@@ -509,44 +509,44 @@ class RiskUtilityPoint(ResponseModel):
 class Measures(ResponseModel):
     """Measures of a release. A measure that does not apply is absent; `left_out` has the reason."""
 
-    changed_share: measure_schemas.ChangedShare | SkipJsonSchema[None] = None
-    unique_combinations: measure_schemas.UniqueCombinations | SkipJsonSchema[None] = None
-    mean_k: measure_schemas.MeanK | SkipJsonSchema[None] = None
-    k_anonymity: measure_schemas.KAnonymity | SkipJsonSchema[None] = None
-    l_diversity: measure_schemas.LDiversity | SkipJsonSchema[None] = None
-    t_closeness: measure_schemas.TCloseness | SkipJsonSchema[None] = None
-    suda: measure_schemas.SpecialUniques | SkipJsonSchema[None] = None
-    population_uniques: survey_schemas.PopulationUniques | SkipJsonSchema[None] = None
-    pscr: measure_schemas.OwnRowClosest | SkipJsonSchema[None] = None
-    dcr: measure_schemas.DistanceToClosest | SkipJsonSchema[None] = None
-    interval_sd: measure_schemas.IntervalBySd | SkipJsonSchema[None] = None
-    interval_ranks: measure_schemas.IntervalByRanks | SkipJsonSchema[None] = None
-    interval_rmd: measure_schemas.IntervalByRobustDistance | SkipJsonSchema[None] = None
-    record_linkage: measure_schemas.RecordLinkage | SkipJsonSchema[None] = None
-    outlier_exposure: measure_schemas.OutlierExposure | SkipJsonSchema[None] = None
-    inversion_bits: measure_schemas.InversionBits | SkipJsonSchema[None] = None
-    phi: measure_schemas.Phi | SkipJsonSchema[None] = None
-    enumeration_attack: measure_schemas.EnumerationAttack | SkipJsonSchema[None] = None
-    p_privacy: measure_schemas.PPrivacy | SkipJsonSchema[None] = None
-    entropy_increase: measure_schemas.EntropyIncrease | SkipJsonSchema[None] = None
-    marginals: measure_schemas.Marginals | SkipJsonSchema[None] = None
-    delta_rho: measure_schemas.CorrelationChange | SkipJsonSchema[None] = None
-    association: measure_schemas.AssociationChange | SkipJsonSchema[None] = None
-    il2: measure_schemas.ComponentChange | SkipJsonSchema[None] = None
-    il3: measure_schemas.CoefficientChange | SkipJsonSchema[None] = None
-    regression: survey_schemas.Regression | SkipJsonSchema[None] = None
-    r_squared: measure_schemas.ExplainedVariance | SkipJsonSchema[None] = None
-    total_correlation: measure_schemas.TotalCorrelation | SkipJsonSchema[None] = None
-    distortion: measure_schemas.Distortion | SkipJsonSchema[None] = None
-    clustering_error: measure_schemas.ClusteringError | SkipJsonSchema[None] = None
-    query_error: measure_schemas.QueryError | SkipJsonSchema[None] = None
-    range_averages: measure_schemas.RangeAverages | SkipJsonSchema[None] = None
-    prediction: measure_schemas.Prediction | SkipJsonSchema[None] = None
-    relations_kept: measure_schemas.RelationsKept | SkipJsonSchema[None] = None
-    weighted_marginals: survey_schemas.WeightedMarginals | SkipJsonSchema[None] = None
-    weighted_correlations: survey_schemas.WeightedCorrelations | SkipJsonSchema[None] = None
-    weighted_regression: survey_schemas.WeightedRegression | SkipJsonSchema[None] = None
-    domain_totals: survey_schemas.DomainTotals | SkipJsonSchema[None] = None
+    changed_share: risk.ChangedShare | SkipJsonSchema[None] = None
+    unique_combinations: risk.UniqueCombinations | SkipJsonSchema[None] = None
+    mean_k: risk.MeanK | SkipJsonSchema[None] = None
+    k_anonymity: risk.KAnonymity | SkipJsonSchema[None] = None
+    l_diversity: risk.LDiversity | SkipJsonSchema[None] = None
+    t_closeness: risk.TCloseness | SkipJsonSchema[None] = None
+    suda: risk.SpecialUniques | SkipJsonSchema[None] = None
+    population_uniques: survey.PopulationUniques | SkipJsonSchema[None] = None
+    pscr: risk.OwnRowClosest | SkipJsonSchema[None] = None
+    dcr: risk.DistanceToClosest | SkipJsonSchema[None] = None
+    interval_sd: risk.IntervalBySd | SkipJsonSchema[None] = None
+    interval_ranks: risk.IntervalByRanks | SkipJsonSchema[None] = None
+    interval_rmd: risk.IntervalByRobustDistance | SkipJsonSchema[None] = None
+    record_linkage: risk.RecordLinkage | SkipJsonSchema[None] = None
+    outlier_exposure: risk.OutlierExposure | SkipJsonSchema[None] = None
+    inversion_bits: risk.InversionBits | SkipJsonSchema[None] = None
+    phi: risk.Phi | SkipJsonSchema[None] = None
+    enumeration_attack: risk.EnumerationAttack | SkipJsonSchema[None] = None
+    p_privacy: risk.PPrivacy | SkipJsonSchema[None] = None
+    entropy_increase: risk.EntropyIncrease | SkipJsonSchema[None] = None
+    marginals: utility.Marginals | SkipJsonSchema[None] = None
+    delta_rho: utility.CorrelationChange | SkipJsonSchema[None] = None
+    association: utility.AssociationChange | SkipJsonSchema[None] = None
+    il2: utility.ComponentChange | SkipJsonSchema[None] = None
+    il3: utility.CoefficientChange | SkipJsonSchema[None] = None
+    regression: survey.Regression | SkipJsonSchema[None] = None
+    r_squared: utility.ExplainedVariance | SkipJsonSchema[None] = None
+    total_correlation: utility.TotalCorrelation | SkipJsonSchema[None] = None
+    distortion: utility.Distortion | SkipJsonSchema[None] = None
+    clustering_error: utility.ClusteringError | SkipJsonSchema[None] = None
+    query_error: utility.QueryError | SkipJsonSchema[None] = None
+    range_averages: utility.RangeAverages | SkipJsonSchema[None] = None
+    prediction: utility.Prediction | SkipJsonSchema[None] = None
+    relations_kept: utility.RelationsKept | SkipJsonSchema[None] = None
+    weighted_marginals: survey.WeightedMarginals | SkipJsonSchema[None] = None
+    weighted_correlations: survey.WeightedCorrelations | SkipJsonSchema[None] = None
+    weighted_regression: survey.WeightedRegression | SkipJsonSchema[None] = None
+    domain_totals: survey.DomainTotals | SkipJsonSchema[None] = None
 
 
 class Pictures(ResponseModel):
@@ -563,4 +563,4 @@ class Pictures(ResponseModel):
     risk_utility: RiskUtilityPoint | SkipJsonSchema[None] = None
     survey_correlations: CorrelationPicture | SkipJsonSchema[None] = None
     """Weighted correlations."""
-    survey_totals: list[survey_schemas.DomainTotal] | SkipJsonSchema[None] = None
+    survey_totals: list[survey.DomainTotal] | SkipJsonSchema[None] = None

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from app.api.figure_schemas import BinFigures, LocalityCounts, Measures, ServiceFigures, SummaryFigures
-from app.api.measure_schemas import MeasureFigure
+from app.api.measure_schemas.shared import MeasureFigure
 from app.api.report_schemas import Report
 from providers import PROVIDERS
 from providers.attacks.figures import AttackResult

@@ -1,12 +1,9 @@
-"""Response models of measures with survey weights, and of the regression without; schemas alone.
-
-A stored report is sent as it was made, as with those of `app.api.measure_schemas`.
-"""
+"""Response models of measures with survey weights, and of the regression without."""
 
 from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
-from app.api.measure_schemas import BeforeAndAfter, MeasureFigure
+from app.api.measure_schemas.shared import BeforeAndAfter, MeasureFigure
 from app.api.report_schemas import ResponseModel
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from fastapi import Depends, Query, Request
 from pydantic import AfterValidator
+from pydantic.json_schema import SkipJsonSchema
 
 from app.callers import Caller
 from app.jobs.service import JobService
@@ -62,3 +63,8 @@ PageSize = Annotated[
     AfterValidator(_page_size),
 ]
 """Entries on a page, 1 to `_LARGEST_PAGE`."""
+
+PageToken = Annotated[
+    str | SkipJsonSchema[None], Query(description="`next_page_token` of the previous page.")
+]
+"""Place at which a page begins; None: the first page."""

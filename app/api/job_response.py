@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import orjson
 import pyarrow as pa
-from fastapi import Response
+from fastapi import Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic_core import to_json
 
@@ -166,8 +166,29 @@ def utc_time(moment: datetime | None) -> str | None:
 def document_response(
     document: dict[str, Any], status: int = 200, headers: Headers | None = None
 ) -> Response:
-    """Return the response with a Job resource, or with a page of them."""
+    """Return the response with a resource, given as plain JSON values."""
     return Response(_encoded(document), status, headers, "application/json")
+
+
+def page_response(request: Request, name: str, items: list[Any], next_token: str | None) -> Response:
+    """Return the response with one page of a listing.
+
+    Parameters
+    ----------
+    request : Request
+        Its URL with the next page's token is in the `Link` header (RFC 8288).
+    name : str
+        Member of the document that has the items.
+    items : list
+        Plain JSON values.
+    next_token : str or None
+        Token of the next page; None: this page is the last one.
+    """
+    if next_token is None:
+        return document_response({name: items})
+    next_url = request.url.include_query_params(page_token=next_token)
+    link = f'<{next_url.path}?{next_url.query}>; rel="next"'
+    return document_response({name: items, "next_page_token": next_token}, 200, {"Link": link})
 
 
 def _encoded(value: Any) -> bytes:

@@ -9,9 +9,9 @@ from pydantic import ValidationError
 from pydantic.json_schema import SkipJsonSchema
 
 from app.api.content_encoding import content_encoding, decoded
-from app.api.dependencies import Jobs, PageSize, ServiceSettings
+from app.api.dependencies import Jobs, PageSize, PageToken, ServiceSettings
 from app.api.job_options import RequestSubmission, Submission
-from app.api.job_response import document_response, utc_time
+from app.api.job_response import document_response, page_response, utc_time
 from app.api.json_request import JsonRoute, claim_upload, client_disconnected, repeated_parameter
 from app.api.multipart import FileForm
 from app.api.openapi_responses import FILE_SCHEMA, TABLE_FILES, listed, problems, rows_content, stored
@@ -229,22 +229,14 @@ async def list_buffers(
         Query(description="Only buffers with exactly this label. [up to 120 characters]"),
     ] = None,
     page_size: PageSize = 20,
-    page_token: Annotated[
-        str | SkipJsonSchema[None], Query(description="`next_page_token` of the previous page.")
-    ] = None,
+    page_token: PageToken = None,
 ) -> Response:
     """Get one page of your buffers that have not expired.
 
     The `Link` header points to the next page (RFC 8288).
     """
     found, next_token = await jobs.list_buffers(page_size, page_token, name, label)
-    headers = {}
-    page: dict[str, Any] = {"buffers": [_document(buffer) for buffer in found]}
-    if next_token is not None:
-        next_url = request.url.include_query_params(page_token=next_token)
-        headers["Link"] = f'<{next_url.path}?{next_url.query}>; rel="next"'
-        page["next_page_token"] = next_token
-    return document_response(page, 200, headers)
+    return page_response(request, "buffers", [_document(buffer) for buffer in found], next_token)
 
 
 @router.get(

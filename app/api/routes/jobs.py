@@ -10,7 +10,7 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import ValidationError
 from pydantic.json_schema import SkipJsonSchema
 
-from app.api.dependencies import Jobs, PageSize, ServiceSettings
+from app.api.dependencies import Jobs, PageSize, PageToken, ServiceSettings
 from app.api.job_options import RequestSubmission
 from app.api.job_response import (
     document_response,
@@ -18,6 +18,7 @@ from app.api.job_response import (
     job_documents,
     job_response,
     looked_up_document,
+    page_response,
     previous_response,
 )
 from app.api.json_request import JsonRoute, direct
@@ -88,9 +89,7 @@ async def list_jobs(
         Query(description="Only jobs with exactly this label. [up to 120 characters]"),
     ] = None,
     page_size: PageSize = 20,
-    page_token: Annotated[
-        str | SkipJsonSchema[None], Query(description="`next_page_token` of the previous page.")
-    ] = None,
+    page_token: PageToken = None,
 ) -> Any:
     """Get one page of jobs. The `Link` header points to the next page too (RFC 8288)."""
     if service is not None and revision_of(service) is None:
@@ -98,14 +97,7 @@ async def list_jobs(
         message = f"unknown service '{service}'{did_you_mean(service, known)}"
         raise RequestValidationError([{"type": "query", "loc": ("query", "service"), "msg": message}])
     found, next_token = await jobs.list(state, service, page_size, page_token, name, label)
-    headers = {}
-    if next_token is not None:
-        next_url = request.url.include_query_params(page_token=next_token)
-        headers["Link"] = f'<{next_url.path}?{next_url.query}>; rel="next"'
-    page: dict[str, Any] = {"jobs": await job_documents(jobs, found)}
-    if next_token is not None:
-        page["next_page_token"] = next_token
-    return document_response(page, 200, headers)
+    return page_response(request, "jobs", await job_documents(jobs, found), next_token)
 
 
 @router.get(

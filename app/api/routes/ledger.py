@@ -6,8 +6,8 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
-from app.api.dependencies import Jobs, PageSize
-from app.api.job_response import document_response, utc_time
+from app.api.dependencies import Jobs, PageSize, PageToken
+from app.api.job_response import page_response, utc_time
 from app.api.json_request import JsonRoute
 from app.api.openapi_responses import listed, problems
 from app.api.schemas import LedgerPage
@@ -34,20 +34,11 @@ async def list_releases(
         ),
     ] = None,
     page_size: PageSize = 20,
-    page_token: Annotated[
-        str | SkipJsonSchema[None], Query(description="`next_page_token` of the previous page.")
-    ] = None,
+    page_token: PageToken = None,
 ) -> Response:
     """Get one page of the disclosure ledger: your own releases and the releases of your project."""
     found, next_token = await jobs.releases(source, page_size, page_token)
-    headers = {}
-    if next_token is not None:
-        next_url = request.url.include_query_params(page_token=next_token)
-        headers["Link"] = f'<{next_url.path}?{next_url.query}>; rel="next"'
-    page: dict[str, Any] = {"releases": [entry_document(entry) for entry in found]}
-    if next_token is not None:
-        page["next_page_token"] = next_token
-    return document_response(page, 200, headers)
+    return page_response(request, "releases", [entry_document(entry) for entry in found], next_token)
 
 
 def entry_document(entry: Release) -> dict[str, Any]:

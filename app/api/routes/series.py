@@ -6,7 +6,8 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
-from app.api.dependencies import Jobs, PageSize
+from app.api.dependencies import Jobs, PageSize, PageToken
+from app.api.job_response import page_response
 from app.api.json_request import JsonRoute
 from app.api.openapi_responses import listed, problems
 from app.api.schemas import Series, SeriesPage
@@ -37,27 +38,25 @@ def _document(found: SeriesFigures) -> Series:
 
 
 @router.get(
-    "", operation_id="listSeries", summary="List series, oldest first", responses=listed() | problems(422)
+    "",
+    operation_id="listSeries",
+    summary="List series, oldest first",
+    response_model=SeriesPage,
+    responses=listed() | problems(422),
 )
 async def list_series(
     jobs: Jobs,
     request: Request,
-    response: Response,
     page_size: PageSize = 20,
-    page_token: Annotated[
-        str | SkipJsonSchema[None], Query(description="`next_page_token` of the previous page.")
-    ] = None,
-) -> SeriesPage:
+    page_token: PageToken = None,
+) -> Response:
     """Get one page of your own series and the series of your project, without their pairs.
 
     A series begins with the first job that names it in the parameter `series`. The `Link` header points to
     the next page (RFC 8288).
     """
     found, next_token = await jobs.list_series(page_size, page_token)
-    if next_token is not None:
-        next_url = request.url.include_query_params(page_token=next_token)
-        response.headers["Link"] = f'<{next_url.path}?{next_url.query}>; rel="next"'
-    return SeriesPage(series=[_document(each) for each in found], next_page_token=next_token)
+    return page_response(request, "series", [_document(each).document() for each in found], next_token)
 
 
 @router.get("/{name}", operation_id="getSeries", summary="Get one series", responses=problems(404, 422))

@@ -36,10 +36,8 @@ def permuted_beliefs(shown: Int64Array, true: Int64Array, selection: float) -> B
 
     Parameters
     ----------
-    shown : ndarray of int64, shape (rows,)
-        Code of the value that each row of the release shows.
-    true : ndarray of int64, shape (rows,)
-        Code of the true value of each row; -1 where the intruder does not know it.
+    shown, true
+        As for `providers.attacks.methods.matchings.beliefs`.
     selection : float
         Probability of a row to be selected, between 0 and 1, both excluded.
     """

@@ -65,7 +65,7 @@ class DigestMismatch(BadRequest):
     """The content of the request is not the one whose digest the request states (RFC 9530)."""
 
     code = "digest_mismatch"
-    title = "Content altered on its way"
+    title = "Digest does not match the content"
 
 
 class Unauthenticated(AppError):

@@ -79,7 +79,8 @@ def _compared(scope: Scope, receive: Receive) -> Receive:
                 if hashes[algorithm].digest() != digest:
                     raise DigestMismatch(
                         f"the content that arrived, {received} bytes, has another {algorithm} than the "
-                        f"header '{field}' states; compare the number of bytes, and send the request again"
+                        f"header '{field}' states; compare the number of bytes, then send the request "
+                        "again or correct the digest"
                     )
         return message
 

@@ -27,7 +27,7 @@ from tests.faults.older_jobs import as_of_revision_2
 from tests.faults.replicas import Replica as Process
 from tests.faults.replicas import until
 from tests.postgres import Postgres
-from tests.unit.app.store.test_store import add, found, job
+from tests.unit.app.store.stored_rows import add, found, job
 
 pytestmark = pytest.mark.faults
 

@@ -31,7 +31,7 @@ from app.store.sql.db import Database, Transaction
 from app.store.sql.migration import migrate
 from app.store.sql.models import Base, IdempotencyKey, Job, Replica
 from tests.conftest import DATABASES, settings_on
-from tests.unit.app.store.test_store import NOW, job
+from tests.unit.app.store.stored_rows import NOW, job
 
 KEYS = {"key"}
 OWNER = "ada"

@@ -19,7 +19,7 @@ from tests.simulation import statements
 from tests.simulation.database import Server, SimulatedDatabase
 from tests.simulation.scheduler import Process, Scheduler
 from tests.simulation.statements import time_of
-from tests.unit.app.store.test_store import buffer, job
+from tests.unit.app.store.stored_rows import buffer, job
 
 WAITS = "waits"
 

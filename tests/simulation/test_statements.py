@@ -23,7 +23,7 @@ from tests.simulation import statements
 from tests.simulation.database import Server, SimulatedDatabase
 from tests.simulation.scheduler import Process, Scheduler
 from tests.simulation.statements import STATEMENTS, Found, time_of
-from tests.unit.app.store.test_store import buffer, job
+from tests.unit.app.store.stored_rows import buffer, job
 
 CALLS = 700
 

@@ -19,7 +19,7 @@ from app.store.sql.db import Transaction
 from app.store.sql.models import Job
 from tests.conftest import settings_on
 from tests.unit.app.store.sql.test_replicas import PATIENCE, TwoAtOnce, run_out
-from tests.unit.app.store.test_store import NOW, add, found, job
+from tests.unit.app.store.stored_rows import NOW, add, found, job
 
 pytestmark = pytest.mark.slow
 

@@ -24,7 +24,7 @@ from app.store.sql.bindings import buffer_binding
 from app.store.sql.deployment import StorageMismatch, StorageUnusable
 from app.store.sql.models import Buffer
 from tests.unit.app.jobs.maintenance.test_sweep import Open, audited, name_all, names, opening, trashed
-from tests.unit.app.store.test_store import add, buffer
+from tests.unit.app.store.stored_rows import add, buffer
 
 TABLE = pa.table({"x": range(1000)})
 

@@ -22,7 +22,7 @@ from app.telemetry.metrics import Metrics
 from app.webhooks.delivery import LONGEST_PAUSE
 from tests.conftest import DATABASES, settings_on
 from tests.postgres import Postgres, running_postgres
-from tests.unit.app.store.test_store import NOW, add, buffer, delivery, job
+from tests.unit.app.store.stored_rows import NOW, add, buffer, delivery, job
 
 FEW_LOCKS = {"max_locks_per_transaction": "10", "max_connections": "30"}
 """Configuration of a server with room for 1,800 locks; the defaults of PostgreSQL give many times as many."""

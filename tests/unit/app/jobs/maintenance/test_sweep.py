@@ -21,7 +21,7 @@ from app.store.crypto.sealing import SealBroken, Sealer
 from app.store.sql.models import AuditLine
 from app.store.sql.replicas import moment
 from tests.conftest import DATABASES, settings_on
-from tests.unit.app.store.test_store import NOW, add, buffer
+from tests.unit.app.store.stored_rows import NOW, add, buffer
 
 Open = Callable[..., Stores]
 

@@ -21,7 +21,7 @@ from app.store.sql.migration import migrate
 from app.store.sql.models import Deployment, Replica
 from tests.conftest import DATABASES, settings_on
 from tests.postgres import Postgres
-from tests.unit.app.store.test_store import add, buffer
+from tests.unit.app.store.stored_rows import add, buffer
 
 BLOB, OTHER = "aa" + "0" * 30, "bb" + "0" * 30
 

@@ -19,7 +19,7 @@ from app.store.sql.migration import migrate
 from app.store.sql.models import Job, Replica
 from tests.conftest import DATABASES, settings_on
 from tests.postgres import Postgres
-from tests.unit.app.store.test_store import NOW, add, buffer, found, job
+from tests.unit.app.store.stored_rows import NOW, add, buffer, found, job
 
 KEYS = {"key"}
 PATIENCE = 30.0

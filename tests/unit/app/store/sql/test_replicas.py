@@ -1,7 +1,7 @@
 """Leases, and what two transactions at once can do to each other, on a real PostgreSQL where it takes two."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
@@ -17,21 +17,11 @@ from app.store.sql.connection.errors import DatabaseAway, DatabaseUnusable
 from app.store.sql.db import Database, Transaction
 from app.store.sql.migration import migrate
 from app.store.sql.models import Job, Replica
-from tests.conftest import DATABASES, settings_on
 from tests.postgres import Postgres
 from tests.unit.app.store.stored_rows import NOW, add, buffer, found, job
 
 KEYS = {"key"}
 PATIENCE = 30.0
-
-
-@pytest.fixture(params=DATABASES)
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
-    settings = settings_on(request.param, request, tmp_path)
-    migrate(settings)
-    database = Database(settings)
-    yield database
-    database.close()
 
 
 shared = pytest.mark.parametrize("database", ["postgresql"], indirect=True)

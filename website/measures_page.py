@@ -25,8 +25,11 @@ A measure that does not apply is listed in `left_out` with the reason. It never 
 
 How to read the measures:
 
-- Compare `record_linkage` and `pscr` with their values by chance, and read `interval_sd` field by field: a
-  swap leaves the other fields unchanged, so that a risk that comes from them remains.
+- Compare each risk with its value by `chance`: that of a release whose fields have the released values,
+  dealt to the rows at random and independently, so that no row has a relation to its source. A `dcr` near
+  its `chance` is as far from the rows as the fields' values allow; in a table of few categories many rows
+  are at distance 0 by chance. Read `interval_sd` field by field: a swap leaves the other fields unchanged,
+  so that a risk that comes from them remains.
 - A measure on a sample compares the sampled rows only with each other. There are fewer rows
   with which a row can be confused, so `pscr` and `record_linkage` are higher, and `dcr` is
   larger, than on all rows. Compare values of equal samples. The ranges and medians that scale

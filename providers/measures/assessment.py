@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -64,8 +65,9 @@ def assess(
     progress : Progress
         Called before each measure.
     pictures : bool
-        Whether to collect data for charts, and values by chance field by field. There are no charts if
-        `given.only` names measures. A comparison of runs takes its values by chance once for all of them.
+        Whether to collect data for charts, and values by chance that need a computation of their own. There
+        are no charts if `given.only` names measures. A comparison of runs takes its values by chance once for
+        all of them.
 
     Notes
     -----
@@ -84,8 +86,8 @@ def assess(
             try:
                 found = _find(comparison, key)
                 measures[key] = _report(key, found, comparison)
-                if pictures and (chances := _chances(MEASURES[key], found.value, comparison)):
-                    measures[key]["chance"] = chances
+                if pictures:
+                    _add_chances(measures[key], MEASURES[key], comparison)
             except NotApplicable as reason:
                 left_out[key] = str(reason)
         if pictures and not given.only:
@@ -120,6 +122,25 @@ def _report(key: str, found: Finding, comparison: Comparison) -> dict[str, Any]:
     if cautious := caution(MEASURES[key], comparison, found.fields):
         report["caution"] = cautious
     return report
+
+
+def _add_chances(report: dict[str, Any], measure: Measure, comparison: Comparison) -> None:
+    """Add the values by chance to the report of a measure, and their intervals if they are drawn."""
+    chances = _chances(measure, report["value"], comparison)
+    if measure.by_chance is not None:
+        with contextlib.suppress(NotApplicable):
+            together = measure.by_chance(comparison)
+            chances = _united(chances, together.value)
+            if together.interval:
+                report["interval"] = report.get("interval", {}) | {"chance": together.interval}
+    if chances:
+        report["chance"] = chances
+
+
+def _united(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entries of both; mappings that both have are united, too."""
+    both = {key: _united(one[key], other[key]) for key in one.keys() & other.keys()}
+    return {**other, **one, **both}
 
 
 def _chances(measure: Measure, value: Any, comparison: Comparison) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from providers.results import SwapResult
 FIGURES_REVISION = 11
 """Revision of the values of the measures; raised when a change alters one for a given seed."""
 
-MEASURES_REVISION = FIGURES_REVISION + 1
+MEASURES_REVISION = FIGURES_REVISION + 2
 """Revision of the reports of measures; raised also when measures are added."""
 
 _DRAWS_REVISION = 3

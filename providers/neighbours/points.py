@@ -25,7 +25,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from providers.arrays import Float64Array, Int32Array
+from providers.arrays import Float64Array, Int32Array, Int64Array
 from providers.errors import ParameterError, SourceError, reference_token
 from providers.tables.literals import literal
 from providers.tables.numbers import counted, is_numeric, present_of
@@ -50,6 +50,10 @@ class Points(NamedTuple):
     def slice(self, start: int, stop: int) -> Points:
         """Return the points of a row range, without a copy."""
         return Points(self.numbers[start:stop], self.codes[start:stop], self.flags, self.weight)
+
+    def rows(self, indices: Int64Array) -> Points:
+        """Return a copy of the points of some rows; `indices` has shape (rows,)."""
+        return Points(self.numbers[indices], self.codes[indices], self.flags, self.weight)
 
 
 def kind_of(kind: pa.DataType) -> Kind | None:

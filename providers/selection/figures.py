@@ -63,6 +63,11 @@ class Figure:
         return value
 
     @property
+    def is_share(self) -> bool:
+        """Whether its values are shares, 0 to 1, and not distances or numbers of bits."""
+        return self.measure.range == "0 to 1" or self.part.share_of_rows
+
+    @property
     def words(self) -> str:
         """Name for people, such as ``Change of correlations, mean``."""
         path = self.part.path

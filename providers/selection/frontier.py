@@ -217,7 +217,7 @@ def frontier(
                 run_once(point, run, index * runs + run, which)
         except ProviderError as error:
             point.error = error.message
-    compared = compared_points(table, points, tried, roles, samples, matters)
+    compared = compared_points(table, points, tried, roles, samples, streams[0], matters)
     if "recommended" in compared:
         again = Point(combinations[compared["recommended"]])
         for run in range(runs, 2 * runs):

@@ -360,7 +360,7 @@ def _of_comparison(frontier: Mapping[str, Any], thresholds: Thresholds) -> Headl
     figure = FIGURES.get(str(frontier["risk"]))
     baseline = axis.get("baseline")
     said = _range_of_utility(frontier, best) if best else NONE_IS_BETTER
-    if not best or figure is None or baseline is None:
+    if not best or figure is None or baseline is None or not figure.is_share:
         return Headline("unknown", [NO_FIGURE_OF_RISK, said, ACTIONS["compared" if best else "incomparable"]])
     least = min(best, key=lambda point: point["risk"] if figure.goal == "low" else -point["risk"])
     again = frontier.get("recommended_in_new_runs") or {}

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from providers.measures.assessment import MeasureOptions
 from providers.measures.shared.measure import Goal
+from providers.randomness.chacha20 import Stream
 from providers.selection.axes import Axis, axis_of, uncertain_figures
 from providers.selection.baseline import chance
 from providers.selection.combinations import Combination
@@ -133,9 +134,13 @@ def compared_points(
     tried: Tried,
     measures: MeasureOptions,
     samples: Mapping[str, int],
+    stream: Stream,
     matters: str = "both",
 ) -> dict[str, Any]:
-    """Choose the axes, place the points on them, compare the points, and recommend one if an axis matters."""
+    """Choose the axes, place the points on them, compare the points, and recommend one if an axis matters.
+
+    ``stream``: randomness of a value by chance.
+    """
     ran = [point for point in points if not point.error]
     protected = sorted({name for point in ran for one in point.changed for name, rows in one.items() if rows})
     figures = (*tried.risk, *tried.utility)
@@ -183,7 +188,7 @@ def compared_points(
         "utility": axes[1].figure.name,
         "goals": {"risk": goals[0], "utility": goals[1]},
         "axes": {
-            "risk": axes[0].document() | _baseline(axes[0].figure, table, measures, runs, protected),
+            "risk": axes[0].document() | _baseline(axes[0].figure, table, measures, ran, protected, stream),
             "utility": axes[1].document(),
         },
         "passed_over": axes[0].passed_over | axes[1].passed_over,
@@ -258,13 +263,22 @@ def _axes(
 
 
 def _baseline(
-    figure: Figure, table: pa.Table, measures: MeasureOptions, runs: Sequence[Taken], protected: Sequence[str]
+    figure: Figure,
+    table: pa.Table,
+    measures: MeasureOptions,
+    points: Sequence[Point],
+    protected: Sequence[str],
+    stream: Stream,
 ) -> dict[str, Any]:
     """Return the figure's value by chance alone, and the meaning of chance; empty if unknown.
 
     A mean over fields is taken over those of the runs' own means: some, such as weights, have no figure.
     """
-    level = chance(figure, table, measures, averaged_fields(figure, runs, protected) or protected)
+    if not points:
+        return {}
+    runs = [run for point in points for run in point.taken]
+    averaged = averaged_fields(figure, runs, protected) or protected
+    level = chance(figure, table, measures, averaged, points[0].combination.params, stream)
     return {} if level is None else {"baseline": level[0], "baseline_of": level[1]}
 
 

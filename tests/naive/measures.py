@@ -96,7 +96,7 @@ def linked_by_columns(before: Matrix, after: Matrix, unit_of_row: Sequence[int])
 
 def dcr(source: Points, destination: Points) -> dict[str, float]:
     """Distance to the closest record."""
-    return dcr_of(closest(source, destination))
+    return dcr_of(closest(source, destination).distances)
 
 
 def interval_sd(source: Matrix, destination: Matrix, k: float = 1.0) -> dict[str, Any]:

@@ -201,12 +201,21 @@ class DistanceIntervals(ResponseModel):
     ranks: DistanceOnRanksIntervals | SkipJsonSchema[None] = None
 
 
+class DrawnDistanceIntervals(DistanceIntervals):
+    """Intervals of the distances, and of the distances by chance."""
+
+    chance: DistanceIntervals | SkipJsonSchema[None] = None
+    """Intervals of `chance`. Absent from older reports. The others are present if a sample of rows was
+    measured."""
+
+
 class DistanceToClosest(MeasureFigure):
     """Distance from each source row to the closest released row."""
 
     value: DistancesToRelease
-    interval: DistanceIntervals | SkipJsonSchema[None] = None
-    """Present if a sample of rows was measured."""
+    chance: DistancesToRelease | SkipJsonSchema[None] = None
+    """Value if each field's released values are dealt to the rows at random. Absent from older reports."""
+    interval: DrawnDistanceIntervals | SkipJsonSchema[None] = None
 
 
 class IntervalShare(ResponseModel):
@@ -231,6 +240,8 @@ class IntervalShares(IntervalShare):
 class NearByChance(ResponseModel):
     """Shares of rows within the interval if values are dealt to the rows at random."""
 
+    share: float | SkipJsonSchema[None] = None
+    """Share of rows within the interval in every field. Absent from older reports."""
     by_field: dict[str, float]
     """Field -> share of rows."""
 

@@ -8,12 +8,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from providers.arrays import Float64Array
+from providers.arrays import Float64Array, IndexArray
 from providers.measures.shared.columns import Column
 from providers.measures.shared.comparison import Comparison
 from providers.measures.shared.finding import Finding, NotApplicable
-from providers.measures.shared.interval_disclosure import IntervalDisclosure
-from providers.measures.shared.measure import Measure, Part
+from providers.measures.shared.interval_disclosure import IntervalDisclosure, share_near_by_chance
+from providers.measures.shared.measure import ByChance, Measure, Part
 
 _WIDE, _NARROW = 0.1, 0.01
 """Half widths p of the intervals, as shares of the field's values in the release."""
@@ -56,17 +56,46 @@ def share_by_chance(numbers: Float64Array, p: float) -> float | None:
     The expected share of near values after a random permutation. A missing number is near to none. None
     without a number. O(n log n).
     """
+    near = rows_between(numbers, p)
+    return float(near.sum() / (len(near) * len(numbers))) if len(near) else None
+
+
+def rows_between(numbers: Float64Array, p: float) -> IndexArray:
+    """Count the rows in whose interval of ranks the number of each row lies that has one.
+
+    Returns
+    -------
+    ndarray of int64, shape (rows with a number,)
+    """
     present = numbers[~np.isnan(numbers)]
     if not len(present):
-        return None
-    ordered = np.sort(present)
-    low, high = rank_limits(present, p)
-    near = np.searchsorted(ordered, high, "right") - np.searchsorted(ordered, low, "left")
-    return float(near.sum() / (len(present) * len(numbers)))
+        return np.empty(0, np.int64)
+    order = np.argsort(present)
+    ranked, near = present[order], np.empty(len(present), np.int64)
+    low, high = rank_limits(ranked, p)
+    near[order] = np.searchsorted(low, ranked, "right") - np.searchsorted(high, ranked, "left")
+    return near
+
+
+def _shares_between(numbers: Float64Array, p: float) -> Float64Array:
+    """Share of the rows in whose interval each row's number lies, NaN where it is missing; shape (rows,)."""
+    shares = np.full(len(numbers), np.nan)
+    shares[~np.isnan(numbers)] = rows_between(numbers, p) / len(numbers)
+    return shares
 
 
 def _chance(p: float) -> Callable[[Column], float | None]:
     return lambda column: None if column.kind == "category" else share_by_chance(column.numbers("source"), p)
+
+
+def _by_chance(comparison: Comparison) -> ByChance:
+    """Values by chance of the shares of rows; `_chance` has those of the fields."""
+    fields = [comparison.columns[name].numbers("source") for name in comparison.need_numeric()]
+    known = [numbers for numbers in fields if not np.isnan(numbers).all()]
+    wide, narrow = (
+        share_near_by_chance([_shares_between(numbers, p) for numbers in known]) for p in (_WIDE, _NARROW)
+    )
+    return ByChance({"share": wide, "narrow": {"share": narrow}})
 
 
 def _find(comparison: Comparison) -> Finding:
@@ -102,6 +131,7 @@ MEASURE = Measure(
     "of disclosure control methods for microdata, rank intervals; Mateo-Sanz, Sebe and Domingo-Ferrer 2004",
     cost="O(n log n)",
     find=_find,
+    by_chance=_by_chance,
     jackknife="share",
     parts=(
         Part("share"),

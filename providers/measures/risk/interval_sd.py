@@ -8,12 +8,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from providers.arrays import Float64Array
+from providers.arrays import Float64Array, IndexArray
 from providers.measures.shared.columns import Column
 from providers.measures.shared.comparison import Comparison
 from providers.measures.shared.finding import BEYOND_FLOAT64, Finding, NotApplicable
-from providers.measures.shared.interval_disclosure import IntervalDisclosure
-from providers.measures.shared.measure import Measure, Part
+from providers.measures.shared.interval_disclosure import IntervalDisclosure, share_near_by_chance
+from providers.measures.shared.measure import ByChance, Measure, Part
 
 _WIDE, _NARROW = 1.0, 0.05
 """Half widths k of the intervals: 1 in the paper of RWN, .05 in sdcMicro."""
@@ -81,11 +81,29 @@ def share_near(numbers: Float64Array, k: float) -> float | None:
 
 def share_within(numbers: Float64Array, width: float) -> float | None:
     """Share of the pairs of rows, as of `share_near`, whose numbers differ by at most `width`."""
-    ranked = np.sort(numbers[~np.isnan(numbers)])
-    if not len(ranked):
-        return None
-    near = np.searchsorted(ranked, ranked + width, "right") - np.searchsorted(ranked, ranked - width, "left")
-    return float(near.sum() / (len(ranked) * len(numbers)))
+    near = rows_within(numbers, width)
+    return float(near.sum() / (len(near) * len(numbers))) if len(near) else None
+
+
+def rows_within(numbers: Float64Array, width: float) -> IndexArray:
+    """Count the rows whose number differs by at most `width` from that of each row that has a number.
+
+    Returns
+    -------
+    ndarray of int64, shape (rows with a number,)
+    """
+    present = numbers[~np.isnan(numbers)]
+    order = np.argsort(present)
+    ranked, near = present[order], np.empty(len(present), np.int64)
+    near[order] = np.searchsorted(ranked, ranked + width, "right") - np.searchsorted(ranked, ranked - width)
+    return near
+
+
+def _shares_within(numbers: Float64Array, width: float) -> Float64Array:
+    """Share of the rows that are near each row, NaN where its number is missing; shape (rows,)."""
+    shares = np.full(len(numbers), np.nan)
+    shares[~np.isnan(numbers)] = rows_within(numbers, width) / len(numbers)
+    return shares
 
 
 def _chance(k: float) -> Callable[[Column], float | None]:
@@ -97,6 +115,20 @@ def _robust_chance(column: Column) -> float | None:
         return None
     numbers = column.numbers("source")
     return share_within(numbers, _NARROW * robust_scale(numbers))
+
+
+def _by_chance(comparison: Comparison) -> ByChance:
+    """Values by chance of the shares of rows; `_chance` has those of the fields."""
+    fields = [comparison.columns[name].numbers("source") for name in comparison.need_numeric()]
+    known = [(numbers, numbers[~np.isnan(numbers)]) for numbers in fields if not np.isnan(numbers).all()]
+    wide, narrow = (
+        share_near_by_chance([_shares_within(numbers, k * deviation(present)) for numbers, present in known])
+        for k in (_WIDE, _NARROW)
+    )
+    robust = share_near_by_chance(
+        [_shares_within(numbers, _NARROW * robust_scale(numbers)) for numbers, _ in known]
+    )
+    return ByChance({"share": wide, "narrow": {"share": narrow}, "robust": {"share": robust}})
 
 
 def _find(comparison: Comparison) -> Finding:
@@ -136,6 +168,7 @@ MEASURE = Measure(
     "its interval (before, one field of a row might be outside); Mateo-Sanz, Sebe and Domingo-Ferrer 2004",
     cost="O(n)",
     find=_find,
+    by_chance=_by_chance,
     jackknife="share",
     parts=(
         Part("share"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -307,7 +308,12 @@ class Comparison:
             before[:, column], after[:, column] = source, destination
         return before, after
 
-    def points(self, fields: Sequence[str], by_ranks: bool = False) -> tuple[Points, Points]:
+    def points(
+        self,
+        fields: Sequence[str],
+        by_ranks: bool = False,
+        dealt: Mapping[str, IndexArray] = MappingProxyType({}),
+    ) -> tuple[Points, Points]:
         """Encode the sample as points of one space, scaled by the ranges of the whole source.
 
         A missing number becomes the median of the whole source and sets a flag; a missing category is a
@@ -319,16 +325,21 @@ class Comparison:
         by_ranks : bool
             Whether each number is its rank among those of the whole source, so that one extreme value does
             not make all others equal.
+        dealt : mapping of str to ndarray, optional
+            Field -> order in which its released values are dealt to the sample's rows; shape (rows,).
+            Default: each field keeps its order.
         """
         sample = self.sample
         columns: dict[str, pa.Array] = {}
         for name in fields:
             column = self.columns[name]
             if column.kind == "category":
-                codes = column.codes("source")[sample.source], column.codes("destination")[sample.destination]
+                before, after = column.codes("source"), column.codes("destination")
+                codes = before[sample.source], _ordered(after[sample.destination], dealt.get(name))
                 columns[name] = pa.array(np.concatenate(codes))
             else:
-                numbers = np.concatenate(self.sampled_numbers(name))
+                known, released = self.sampled_numbers(name)
+                numbers = np.concatenate((known, _ordered(released, dealt.get(name))))
                 columns[name] = pa.array(self._ranks(name, numbers) if by_ranks else numbers)
         categorical = [name for name in fields if self.columns[name].kind == "category"]
         count = len(sample.source)
@@ -394,3 +405,7 @@ class Comparison:
                 yield np.where(block == MISSING, np.nan, block)
 
         return correlations(blocks, len(fields))
+
+
+def _ordered(values: npt.NDArray[Any], order: IndexArray | None) -> npt.NDArray[Any]:
+    return values if order is None else np.asarray(values[order])

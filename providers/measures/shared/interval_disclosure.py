@@ -8,6 +8,27 @@ import numpy as np
 from providers.arrays import BoolArray, Float64Array
 
 
+def share_near_by_chance(near: Sequence[Float64Array]) -> float:
+    """Return the expected share of rows near in every field if each field's values are dealt at random.
+
+    Parameters
+    ----------
+    near : sequence of ndarray of float64, shape (rows,)
+        For each field, the share of its values that are near each row's; NaN where a row's value is missing.
+
+    Notes
+    -----
+    The fields are dealt independently, so that the probability of a row is a product over its fields. Rows
+    without a value in any field are not counted, as in `IntervalDisclosure`.
+    """
+    every, known = np.ones(len(near[0])), np.zeros(len(near[0]), np.bool_)
+    for share in near:
+        present = ~np.isnan(share)
+        every[present] *= share[present]
+        known |= present
+    return float(every[known].mean()) if known.any() else 0.0
+
+
 class IntervalDisclosure:
     """Share of rows of which every value is near the released one, and the same share field by field.
 

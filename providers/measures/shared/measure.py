@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from providers.measures.shared.columns import SIDES, Column, Side
 from providers.measures.shared.comparison import Comparison
@@ -45,6 +45,15 @@ class Extremes:
     """Figure that extreme values do not decide."""
 
 
+class ByChance(NamedTuple):
+    """Values of a measure if each field's released values are dealt to the rows at random."""
+
+    value: dict[str, Any]
+    """Parts, at their places in the measure's value."""
+    interval: dict[str, Any] = {}  # noqa: RUF012 - never changed
+    """Part -> its confidence interval (95 %), if the values are means over random draws."""
+
+
 @dataclass(frozen=True, slots=True)
 class Measure:
     """One risk or utility measure of a release."""
@@ -62,6 +71,8 @@ class Measure:
     """Running time in the number of rows n."""
     find: Callable[[Comparison], Finding] | None = None
     """Take the measure, or raise NotApplicable; None for a measure that only the run itself provides."""
+    by_chance: Callable[[Comparison], ByChance] | None = None
+    """Values by chance of parts that are not taken field by field, where `find` did not raise an error."""
     parts: Sequence[Part] = (Part(),)
     """Numbers by which runs can be ranked; the first one is meant by the measure's key alone."""
     needs: Sequence[str] = ()

@@ -440,6 +440,7 @@ def test_attacks_decide_if_there_are_some() -> None:
     [
         ("record_linkage.rate", (0.3, 0.06), 0.01, (0.06 - 0.01) / 0.99),
         ("changed_share", (0.5, 0.8), 0.9, (0.2 - 0.1) / 0.9),
+        ("dcr.at_zero", (0.3, 0.06), 0.01, (0.06 - 0.01) / 0.99),
     ],
 )
 def test_a_comparison_has_the_state_of_its_least_risk(
@@ -463,13 +464,21 @@ def test_a_comparison_has_the_state_of_its_least_risk(
     assert found.sentences[1].startswith("2 of 3 combinations are beaten by no other one; their utility")
     assert found.sentences[1].endswith("from 0 to 0.1.")
     points[1]["risk_interval"] = {"low": values[1] - 0.02, "high": values[1] + 0.05}
-    low, high = (0.02, 0.05) if risk == "record_linkage.rate" else (0.05, 0.02)
+    low, high = (0.05, 0.02) if risk == "changed_share" else (0.02, 0.05)
     limits = [expected - low / (0.99 if low < high else 0.9), expected + high / (0.99 if low < high else 0.9)]
     found = headline({"frontier": frontier}, Thresholds())
     assert f"(95 % interval {limits[0]:.3f} to {limits[1]:.3f}) beyond chance" in found.sentences[0]
     without = headline({"frontier": frontier | {"axes": {}}}, Thresholds())
     assert without.state == "unknown"
     assert len(without.sentences) == 3
+
+
+def test_a_comparison_by_a_distance_has_no_risk_in_its_headline() -> None:
+    """A distance and its value by chance are no shares: their difference is no risk beyond chance."""
+    points = [{"service": "MEDS", "risk": 0.4, "utility": 0.1, "dominated": False}]
+    compared = {"utility": "delta_rho.mean", "points": points, "axes": {"risk": {"baseline": 0.5}}}
+    assert headline({"frontier": compared | {"risk": "dcr.mean"}}, Thresholds()).state == "unknown"
+    assert headline({"frontier": compared | {"risk": "interval_sd.share"}}, Thresholds()).state == "low"
 
 
 def test_a_comparison_has_the_risk_of_new_runs() -> None:

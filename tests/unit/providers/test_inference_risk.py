@@ -8,7 +8,7 @@ import pytest
 
 from providers import PROVIDERS
 from providers.errors import ParameterError
-from providers.measures.assessment import MeasureOptions, Release
+from providers.measures.assessment import MeasureOptions, Release, assess
 from providers.measures.risk.interval_sd import robust_scale, share_within
 from providers.measures.run_figures import measures_stream
 from providers.progress import no_progress
@@ -127,6 +127,22 @@ def test_the_baseline_is_the_mean_over_the_fields_of_the_figure() -> None:
     income = table["income"].to_numpy()
     by_chance = share_within(income, 0.05 * robust_scale(income))
     assert found["axes"]["risk"]["baseline"] == pytest.approx(by_chance)
+
+
+@pytest.mark.parametrize("name", ["dcr.mean", "dcr.at_zero", "interval_sd.share", "interval_ranks.share"])
+def test_the_baseline_is_that_of_the_report(name: str) -> None:
+    """It is the value by chance of a report on the source; the identifier takes part in neither."""
+    chance = np.random.default_rng(9)
+    table = pa.table({"person": np.arange(300), **{key: chance.integers(0, 40, 300) for key in "ab"}})
+    parameters = {"swap_fields": ["a"], "unit_id": "person"}
+    services = (Variation(service="DSWAP", parameters=parameters, vary={"rate": [0.5, 1.0]}),)
+    points, options = combinations_of(services, table.schema), FrontierOptions(services=services, risk=name)
+    tried = frontier_figures(options, MeasureOptions(), points, table.schema)
+    found = frontier(table, points, tried, 1, MeasureOptions(), bytes(32), 256, no_progress)
+    key, part = name.split(".")
+    alone = MeasureOptions(only=(key,), unit_field="person")
+    report = assess(Release(table, table), alone, measures_stream(bytes(32))).measures[key]
+    assert found["axes"]["risk"]["baseline"] == report["chance"][part] > 0
 
 
 def test_a_table_dealt_at_random_has_no_risk_of_linkage() -> None:

@@ -32,6 +32,12 @@ ROWS = 240
 STREAM = measures_stream(bytes(32))
 
 
+def at_path(value: Any, path: str) -> Any:
+    for name in path.split("."):
+        value = value[name]
+    return value
+
+
 def with_gaps(values: list[Any], share: float = 0.08) -> list[Any]:
     return [None if RANDOM.random() < share else value for value in values]
 
@@ -276,6 +282,51 @@ def test_shares_by_field_have_those_of_values_dealt_at_random() -> None:
             )
     for key, values in found.items():
         assert abs(np.mean(values) - chances[key]) < 4.5 * np.std(values) / np.sqrt(60), key
+
+
+@pytest.mark.parametrize("key", ["dcr", "interval_sd", "interval_ranks"])
+def test_shares_and_distances_of_rows_have_those_of_values_dealt_at_random(key: str) -> None:
+    """The mean of 60 releases whose fields are dealt at random is the chance of the report (4.5 errors)."""
+    table = SOURCE.slice(0, 80)
+    if key == "dcr":  # equal rows by chance
+        table = table.set_column(1, "income", pa.array(RANDOM.choice([1.0, 2.0, None], 80)))
+    found, report = [], judged(table, key, table)
+    for _ in range(60):
+        orders = [pa.array(RANDOM.permutation(80)) for _ in NAMES]
+        dealt = pa.table({name: table[name].take(at) for name, at in zip(NAMES, orders, strict=True)})
+        found.append(judged(dealt, key, table)["value"])
+    paths = {
+        "dcr": ("mean", "p05", "at_zero", "raw_mean", "ranks.mean", "ranks.p05"),
+        "interval_sd": ("share", "narrow.share", "robust.share"),
+        "interval_ranks": ("share", "narrow.share"),
+    }
+    for path in paths[key]:
+        values, chance = (
+            np.array([at_path(each, path) for each in several]) for several in (found, [report["chance"]])
+        )
+        drawn = 1 / 10 if key == "dcr" else 0
+        assert abs(values.mean() - chance[0]) <= 4.5 * values.std() * np.sqrt(1 / 60 + drawn) + 1e-12, path
+        assert chance[0] > 0 or "narrow" in path or "robust" in path
+
+
+def test_distances_by_chance_of_a_sample_are_those_of_a_thousand_rows() -> None:
+    """Their intervals hold the value, and the identifier of the run's units takes part in none of them."""
+    table = pa.table({name: RANDOM.normal(0, 1, 3000).round(1) for name in "ab"})
+    report = judged(table, "dcr", table)
+    interval = report["interval"]["chance"]
+    assert set(interval) == set(report["chance"]) == set(report["value"])
+    for part in ("mean", "p05", "at_zero", "raw_mean"):
+        assert interval[part]["low"] <= report["chance"][part] <= interval[part]["high"]
+    assert interval["mean"]["low"] < interval["mean"]["high"]
+    shown = dict(measure("dcr", report, ["a", "b"], Discretion(1000)).pairs)
+    assert {"by chance alone, mean", "by chance alone, share at distance 0"} <= set(shown)
+    assert " to " in shown["by chance alone, mean, 95 % interval"]
+
+
+def test_one_row_has_distances_by_chance_without_intervals() -> None:
+    one = SOURCE.slice(0, 1)
+    report = judged(one, "dcr", one)
+    assert report["chance"] == report["value"]
 
 
 def test_an_extreme_value_changes_no_interval_of_ranks() -> None:

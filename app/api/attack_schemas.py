@@ -80,6 +80,7 @@ class AttackDetails(ResponseModel):
     without_known_rows: int | SkipJsonSchema[None] = None
     """Successes of an intruder who knows no rows."""
     certain: int | SkipJsonSchema[None] = None
+    """Rows of whose value the intruder is certain; without those that show none, which may be suppressed."""
     certain_and_right: int | SkipJsonSchema[None] = None
     mean_belief: float | SkipJsonSchema[None] = None
     exact: int | SkipJsonSchema[None] = None

@@ -223,9 +223,11 @@ def _attack(tables: AttackTables, moved: MovedFields) -> AttackResult:
         value_of=None if moved.units is None else value_of,
     )
     guesses, alone = guess(known=known), guess(known=np.full_like(known, _UNKNOWN))
-    base = commonest_values(shown, moved.group, rows, _shows_nothing(tables, fields))
+    nothing = _shows_nothing(tables, fields)
+    base = commonest_values(shown, moved.group, rows, nothing)
     right = guesses.values == true[rows]
-    certain = np.array([guesses.chance[row] >= _CERTAIN for row in targets.tolist()])
+    believed = np.array([guesses.chance[row] >= _CERTAIN for row in targets.tolist()])
+    certain = believed & ~nothing[rows]  # a row without a value may be suppressed
     tries, confidence = len(targets), tables.options.confidence
     return AttackResult(
         successes(int(right.sum()), tries, confidence),

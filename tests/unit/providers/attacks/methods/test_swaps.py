@@ -106,6 +106,7 @@ def test_a_value_that_its_row_kept_is_no_guess() -> None:
         rates[policy] = found.attack.rate, found.baseline.rate
     assert rates["keep"][0] > 0.5
     assert rates["suppress"][0] < 0.2
+    assert found.details["certain"] == found.details["certain_and_right"]
     assert max(guessed for _, guessed in rates.values()) < 0.1
 
 

@@ -2,12 +2,12 @@
 
 import logging
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
 from app import __version__
 from app.api import problems
@@ -92,28 +92,9 @@ def create_app(settings: Settings, process: ApiProcess | None = None) -> FastAPI
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         set_up_tracing()
         job_service = JobService(settings, metrics=metrics, process=process)
-        try:
+        with _logged_refusal(app):
             app.state.metrics_keys = load_metrics_keys(settings)
             await job_service.start()
-        except StorageFull:
-            app.state.start_refused = True
-            _log.error("%s", FULL)
-            raise
-        except _START_REFUSED as error:
-            app.state.start_refused = True  # the message is sufficient without a trace
-            _log.error("%s", error)
-            raise
-        except OSError as error:
-            if error.filename is None:
-                raise
-            app.state.start_refused = True
-            advice = _NOT_OWNED % os.geteuid() if isinstance(error, PermissionError) else _NO_FOLDER
-            _log.error("%s: %s. %s", error.strerror, error.filename, advice)
-            raise
-        except StartStopped as stopped:
-            app.state.start_refused = True
-            _log.info("%s", stopped)
-            raise
         app.state.jobs = job_service
         app.state.body_parser = BodyParser(settings)
         try:
@@ -146,7 +127,49 @@ def create_app(settings: Settings, process: ApiProcess | None = None) -> FastAPI
     # The most frequent first.
     resources = (jobs, services, measures, frontier, attacks, buffers, ledger, series, health)
     every_route = [route for resource in resources for route in resource.router.routes]
-    app.add_middleware(UsualRequests, handlers=usual_handlers(every_route))  # the innermost
+    _add_middleware(app, settings, metrics, every_route)
+    # The routes themselves. FastAPI's `include_router` would build each of them a second time at the first
+    # request, which takes a quarter of a second of processor time.
+    app.router.routes.extend(every_route)
+    for resource in resources:
+        app.state.paths.update(each.path for each in resource.router.routes if isinstance(each, Route))
+    add_document(app)
+    for pages in (swagger, console, help_pages):
+        app.router.routes.extend(pages.router.routes)
+    return app
+
+
+@contextmanager
+def _logged_refusal(app: FastAPI) -> Iterator[None]:
+    """Log the cause if the service refuses to start: a message that is sufficient without a trace."""
+    try:
+        yield
+    except StorageFull:
+        app.state.start_refused = True
+        _log.error("%s", FULL)
+        raise
+    except _START_REFUSED as error:
+        app.state.start_refused = True
+        _log.error("%s", error)
+        raise
+    except OSError as error:
+        if error.filename is None:
+            raise
+        app.state.start_refused = True
+        advice = _NOT_OWNED % os.geteuid() if isinstance(error, PermissionError) else _NO_FOLDER
+        _log.error("%s: %s. %s", error.strerror, error.filename, advice)
+        raise
+    except StartStopped as stopped:
+        app.state.start_refused = True
+        _log.info("%s", stopped)
+        raise
+
+
+def _add_middleware(
+    app: FastAPI, settings: Settings, metrics: Metrics, every_route: Sequence[BaseRoute]
+) -> None:
+    """Add the layers around the routes, the innermost first."""
+    app.add_middleware(UsualRequests, handlers=usual_handlers(every_route))
     app.add_middleware(problems.UnexpectedErrors)
     app.add_middleware(HeadIsGetWithoutContent)
     app.add_middleware(ContentDigests)
@@ -162,15 +185,6 @@ def create_app(settings: Settings, process: ApiProcess | None = None) -> FastAPI
         )
     app.add_middleware(SecurityHeaders)
     app.add_middleware(RequestLog, metrics=metrics)
-    # The routes themselves. FastAPI's `include_router` would build each of them a second time at the first
-    # request, which takes a quarter of a second of processor time.
-    app.router.routes.extend(every_route)
-    for resource in resources:
-        app.state.paths.update(each.path for each in resource.router.routes if isinstance(each, Route))
-    add_document(app)
-    for pages in (swagger, console, help_pages):
-        app.router.routes.extend(pages.router.routes)
-    return app
 
 
 def _tokens(settings: Settings) -> "Tokens | None":

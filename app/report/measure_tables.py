@@ -1,7 +1,7 @@
 """Measures of a report, and a provider's own figures, as the page shows them."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -94,9 +94,12 @@ def measure(key: str, report: Mapping[str, Any], fields: Collection[str], discre
     over = [str(field) for field in report.get("fields") or ()]
     shown = partial(_plain, discretion=discretion, sample=sample)
     parts = _parts(report.get("value"), over, {*fields, *over}, shown, key)
-    chance = report.get("chance")
+    chance, interval = report.get("chance"), dict(report.get("interval") or {})
+    of_chance = interval.pop("chance", None)
     if isinstance(chance, Mapping):
-        _add(parts, ("chance",), chance, over, {*fields, *over}, shown, key)
+        chances = _Parts("", [], [])
+        _add(chances, (), chance, over, {*fields, *over}, shown, key)
+        parts = _with_chances(parts, chances, dict(_ranges(of_chance or {}, key, shown)))
     title = str(report.get("title") or humanised(key))
     texts = MEANINGS.get(key)
     basis = [] if sample is None else [f"on a random sample of {counted(sample, 'row', 'rows')}"]
@@ -113,7 +116,7 @@ def measure(key: str, report: Mapping[str, Any], fields: Collection[str], discre
                 if chance is None or isinstance(chance, Mapping)
                 else [(words_of("chance", key), shown(chance))]
             ),
-            *_intervals(report.get("interval") or {}, key, shown),
+            *_intervals(interval, key, shown),
         ],
         tables=parts.tables,
         goal=GOALS.get(str(report.get("goal")), ""),
@@ -134,10 +137,13 @@ def _intervals(interval: Mapping[str, Any], key: str, shown: Callable[[Any], str
         return []
     if "low" in interval:
         return [("95 % interval", f"{shown(interval['low'])} to {shown(interval['high'])}")]
-    return [
-        (f"{', '.join(words)}, 95 % interval", f"{shown(bounds['low'])} to {shown(bounds['high'])}")
-        for words, bounds in _intervals_within(interval, key, ())
-    ]
+    return [(f"{words}, 95 % interval", limits) for words, limits in _ranges(interval, key, shown)]
+
+
+def _ranges(interval: Mapping[str, Any], key: str, shown: Callable[[Any], str]) -> Iterator[tuple[str, str]]:
+    """Yield the words for each part that has an interval, and its limits as text."""
+    for words, bounds in _intervals_within(interval, key, ()):
+        yield ", ".join(words), f"{shown(bounds['low'])} to {shown(bounds['high'])}"
 
 
 def _intervals_within(
@@ -208,6 +214,33 @@ def _parts(
     else:
         parts.single = NOT_DEFINED if isinstance(value, Mapping) else shown(value)
     return parts
+
+
+def _with_chances(parts: _Parts, chances: _Parts, limits: Mapping[str, str]) -> _Parts:
+    """Return the parts next to their values by chance: in the same line, or in a column of the same table.
+
+    ``limits``: words for a part -> interval of its value by chance.
+    """
+    by_chance, words = dict(chances.pairs), words_of("chance")
+    pairs: list[tuple[Cell, str]] = []
+    for title, text in parts.pairs:
+        if title in by_chance:
+            text += f"; {words} {by_chance.pop(title)}"
+            if str(title) in limits:
+                text += f" (95 % interval {limits[str(title)]})"
+        pairs.append((title, text))
+    of_caption = {table.caption: {row[0]: row[1] for row in table.rows} for table in chances.tables}
+    tables = [_with_column(table, words, of_caption.get(table.caption, by_chance)) for table in parts.tables]
+    return _Parts(parts.single, pairs, tables)
+
+
+def _with_column(table: Table, head: str, cells: Mapping[Cell, Cell]) -> Table:
+    """Return the table with a column of the cells, by the first cell of each row; unchanged if no row has one."""
+    if not any(row[0] in cells for row in table.rows):
+        return table
+    return replace(
+        table, head=(*table.head, head), rows=[(*row, cells.get(row[0], "")) for row in table.rows]
+    )
 
 
 def _before_and_after(value: Mapping[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:

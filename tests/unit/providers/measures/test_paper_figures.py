@@ -319,8 +319,8 @@ def test_distances_by_chance_of_a_sample_are_those_of_a_thousand_rows() -> None:
         assert interval[part]["low"] <= report["chance"][part] <= interval[part]["high"]
     assert interval["mean"]["low"] < interval["mean"]["high"]
     shown = dict(measure("dcr", report, ["a", "b"], Discretion(1000)).pairs)
-    assert {"by chance alone, mean", "by chance alone, share at distance 0"} <= set(shown)
-    assert " to " in shown["by chance alone, mean, 95 % interval"]
+    for part in ("mean", "share at distance 0", "mean, in the fields' own units", "on ranks, mean"):
+        assert re.fullmatch(r"[^;]+; by chance alone \S+ \(95 % interval .+ to .+\)", shown[part]), part
 
 
 def test_one_row_has_distances_by_chance_without_intervals() -> None:

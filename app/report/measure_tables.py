@@ -235,7 +235,7 @@ def _with_chances(parts: _Parts, chances: _Parts, limits: Mapping[str, str]) -> 
 
 
 def _with_column(table: Table, head: str, cells: Mapping[Cell, Cell]) -> Table:
-    """Return the table with a column of the cells, by the first cell of each row; unchanged if no row has one."""
+    """Return the table with a column of cells, by each row's first cell; unchanged if no row has one."""
     if not any(row[0] in cells for row in table.rows):
         return table
     return replace(

@@ -17,7 +17,7 @@ from providers.measures.shared.finding import NotApplicable
 from providers.progress import Progress, no_progress, sub_progress
 from providers.randomness.chacha20 import Stream
 
-ATTACKS_REVISION = 8
+ATTACKS_REVISION = 9
 """Revision of the attacks; raised when a change alters a figure for a given seed."""
 
 _DRAWS_REVISION = 1

@@ -114,8 +114,8 @@ class AnnouncingServer(uvicorn.Server):
     async def shutdown(self, sockets: list[Any] | None = None) -> None:
         """Stop accepting connections, answer requests that are on their way, and let all connections end.
 
-        Each of these responses has `Connection: close`. So uvicorn has to close idle connections only: a client
-        that sends a request at just that moment is reset.
+        Each of these responses has `Connection: close`. So uvicorn has to close idle connections only: a
+        client that sends a request at just that moment is reset.
         """
         for server in self.servers:
             server.close()

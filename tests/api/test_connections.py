@@ -461,7 +461,8 @@ def test_a_stop_ends_each_connection_with_its_next_response(monkeypatch: pytest.
     thread.start()
     while not stopped.started:
         time.sleep(0.01)
-    client = http.client.HTTPConnection(*stopped.servers[0].sockets[0].getsockname(), timeout=20)
+    port = stopped.servers[0].sockets[0].getsockname()[1]
+    client = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
     with contextlib.closing(client):
         client.request("GET", "/livez")
         response = client.getresponse()

@@ -45,6 +45,8 @@ _HOME_SECONDS = 5.0
 
 _STOP_SECONDS = 20.0
 """Longest time of a stop after `Settings.shutdown_grace`; then the process ends, whatever it waits for."""
+_LAST_REQUESTS_SECONDS = 0.1
+"""Time of a stop in which requests that are on their way still arrive, before idle connections are closed."""
 _KILL_SECONDS = 2.0
 """Further time after which the supervisor kills an API process that could not end itself."""
 
@@ -108,6 +110,17 @@ class AnnouncingServer(uvicorn.Server):
         jobs = getattr(app.state, "jobs", None)
         if jobs is not None:
             loop.call_soon_threadsafe(jobs.begin_closing)
+
+    async def shutdown(self, sockets: list[Any] | None = None) -> None:
+        """Stop accepting connections, answer requests that are on their way, and let all connections end.
+
+        Each of these responses has `Connection: close`. So uvicorn has to close idle connections only: a
+        client that sends a request at just that moment is reset.
+        """
+        for server in self.servers:
+            server.close()
+        await asyncio.sleep(_LAST_REQUESTS_SECONDS)
+        await super().shutdown(sockets)
 
     def _adopt(self, connection: socket.socket) -> None:
         """Serve a connection that the supervisor has accepted."""
@@ -280,7 +293,7 @@ def _serve_process(settings: Settings, process: ApiProcess) -> int:
         access_log=False,
         log_config=None,
         server_header=False,
-        http=protocol(ConnectionLimits.of(settings), process.report_closed),
+        http=protocol(ConnectionLimits.of(settings), process.report_closed, lambda: process.stopping),
         ws="none",  # the connection limits would not apply to an upgraded connection
         timeout_keep_alive=settings.keep_alive_seconds,
         timeout_graceful_shutdown=int(settings.shutdown_grace),

@@ -246,8 +246,8 @@ class Settings(BaseSettings):
     max_body_bytes: Annotated[int, Field(ge=1024)] = 64 * 2**20
     """Maximum size of a JSON request body, in bytes."""
     body_memory_bytes: Annotated[int, Field(ge=64 * 2**20)] = Field(default_factory=_default_body_memory)
-    """Memory in bytes that parsing one JSON body of over 1 MiB may take, in a process of its own. Default: 32
-    times the maximum size of a body, at most an eighth of the machine's memory, at least 256 MiB."""
+    """Memory in bytes that parsing one large JSON body may take, in a process of its own. Default: 32 times
+    the maximum size of a body, at most an eighth of the machine's memory, at least 256 MiB."""
     request_memory_bytes: Annotated[int, Field(ge=1)] = Field(default_factory=_default_request_memory)
     """Memory in bytes that the bodies of all requests in flight may take together, weighted by the growth in
     parsing. Further requests get a 503. One body of the maximum size always fits. Default: an eighth of the

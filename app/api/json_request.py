@@ -26,7 +26,7 @@ from app.api.problems import ADMITTED, OPEN
 from app.api.request_budget import LARGE_BODY, UPLOAD_BYTES, Claim, memory_of
 from app.errors import AppError, InvalidRequest
 from app.formats.errors import FormatError
-from app.formats.json_text import check_text, is_doubtful, reason_not_json, without_byte_order_mark
+from app.formats.json_text import check_text, is_dense, is_doubtful, reason_not_json, without_byte_order_mark
 from app.requests.validation_errors import MOST_ERRORS
 from providers.errors import did_you_mean
 
@@ -115,7 +115,7 @@ class JsonRequest(Request):
         if not hasattr(self, "_json"):
             body = without_byte_order_mark(await self.body())
             try:
-                if len(body) > LARGE_BODY:
+                if len(body) > LARGE_BODY or is_dense(body):
                     document = await self.app.state.body_parser.parse(body, self.state.caller.owner)
                 else:
                     document = from_json(body, allow_inf_nan=False, cache_strings="keys")

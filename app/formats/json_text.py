@@ -40,6 +40,12 @@ _CASE_BIT = 0x20  # the only bit in which "[" and "{" differ
 
 _LONGEST_NAME = 200
 
+MOST_OPENINGS = 1 << 15
+"""Most lists and objects that are parsed in the event loop. Nested, they take a twentieth of a second."""
+
+MOST_NAMES = 1 << 16
+"""Most names that are parsed in the event loop. Different ones take a tenth of a second."""
+
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -119,6 +125,18 @@ def _start_of_line(text: bytes, number: int) -> int:
     return min(start, len(text))
 
 
+def openings_in(data: bytes) -> int:
+    """Return the number of lists and objects of a JSON text; brackets in strings count, too."""
+    return data.count(b"[") + data.count(b"{")
+
+
+def is_dense(data: bytes) -> bool:
+    """Return whether a JSON text of its size takes long to parse, because of its many values with parts."""
+    if len(data) <= MOST_OPENINGS:
+        return False
+    return openings_in(data) > MOST_OPENINGS or data.count(b":") > MOST_NAMES
+
+
 def is_doubtful(data: bytes, document: Any) -> bool:
     """Return whether `check_text` must read the text of this document; False is certain."""
     return may_repeat(data, document) or _may_lose_digits(data)
@@ -140,7 +158,7 @@ def may_repeat(data: bytes, document: Any) -> bool:
     """
     if len(data) <= _SHORT:
         after_quotes = data.count(b'":')
-        openings = data.count(b"{") + data.count(b"[")
+        openings = openings_in(data)
         return _SPACED_COLON.search(data) is not None or _names_in(document, openings) != after_quotes
     text = np.frombuffer(data, np.uint8)
     openings = after_quotes = after_spaces = 0

@@ -208,7 +208,8 @@ class Buffers:
         if made:
             return await self._replayed(hashed, describe, submission, caller), True
         received = hashed.chunks() if submission.idempotency_key else chunks
-        stored = await self._writes.receive(received, describe, caller, gone, DeclaredLength(declared))
+        with self._rows.receiving(caller, declared):
+            stored = await self._writes.receive(received, describe, caller, gone, DeclaredLength(declared))
         upload = describe()
         identified = hashed.identified(submission, upload)
         buffer = await self._kept(stored, upload.annotations.columns(), identified, caller)

@@ -20,8 +20,10 @@ import uvicorn
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.responses import StreamingResponse
 
+from app import server
 from app.api import problems
 from app.api.middleware.connections import ConnectionLimits, SurplusConnections, protocol
+from app.processes.api_process import ApiProcess
 from tests.api.calls import ARROW
 from tests.preloaded.processes import service_process
 
@@ -430,3 +432,43 @@ def test_early_refusals_of_the_service_close(process: tuple[str, int]) -> None:
             assert answer.startswith(f"HTTP/1.1 {status}".encode())
             assert b"connection: close" in answer.lower()
             assert seconds_until_closed(connection, 0.25) < 5
+
+
+class Unready:
+    """Job service without workers."""
+
+    async def health(self) -> dict[str, str]:
+        return {"workers": "starting"}
+
+
+def test_a_stop_ends_each_connection_with_its_next_response(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that keeps calling on one connection is not reset: the last response announces the end."""
+    monkeypatch.setattr(server, "_LAST_REQUESTS_SECONDS", 0.5)  # a busy machine may delay a request
+    app, process = FastAPI(), ApiProcess()
+    app.state.jobs = Unready()
+
+    @app.get("/livez")
+    async def live() -> str:
+        return "ok"
+
+    def is_stopping() -> bool:
+        return process.stopping
+
+    http_protocol = protocol(LIMITS, is_stopping=is_stopping)
+    config = uvicorn.Config(app, port=0, log_level="critical", http=http_protocol, ws="none")
+    stopped = server.AnnouncingServer(config, process)
+    thread = threading.Thread(target=stopped.run)
+    thread.start()
+    while not stopped.started:
+        time.sleep(0.01)
+    port = stopped.servers[0].sockets[0].getsockname()[1]
+    client = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    with contextlib.closing(client):
+        client.request("GET", "/livez")
+        response = client.getresponse()
+        assert (response.read(), response.getheader("connection")) == (b'"ok"', None)
+        process.stopping = stopped.should_exit = True
+        client.request("GET", "/livez")
+        response = client.getresponse()
+        assert (response.read(), response.getheader("connection")) == (b'"ok"', "close")
+    thread.join()

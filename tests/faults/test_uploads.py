@@ -340,3 +340,32 @@ def test_of_uploads_that_cannot_all_fit_some_are_refused_before_they_are_read(
     stored = [path for path in home.rglob("*") if path.parent.parent.name == "blobs"]
     assert len(stored) == 2
     assert disk.allocated() < disk.capacity - SPARE_BYTES - len(content)
+
+
+def test_of_uploads_that_declare_more_than_the_quota_together_some_are_refused_before_they_are_read(
+    start: Callable[..., Running],
+) -> None:
+    content = b"number\n" + b"1234567890\n" * 1000  # its table is smaller
+    running = start(workers=1, caller_buffer_bytes=len(content) * 5 // 2)
+    read = []
+
+    async def together() -> list[Any]:
+        gate = asyncio.Event()
+
+        async def upload(name: int) -> Any:
+            async def chunks() -> AsyncIterator[bytes]:
+                read.append(name)
+                await gate.wait()
+                yield content
+
+            return await running.jobs.buffers.create(chunks(), "text/csv", declared=len(content))
+
+        uploads = [asyncio.ensure_future(upload(name)) for name in range(4)]
+        while sum(each.done() for each in uploads) < 2:
+            await asyncio.sleep(0.001)
+        gate.set()
+        return await asyncio.gather(*uploads, return_exceptions=True)
+
+    outcomes = running.loop.do(together())
+    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["Buffer"] * 2 + ["LimitReached"] * 2
+    assert [name for name, outcome in enumerate(outcomes) if isinstance(outcome, Buffer)] == sorted(read)

@@ -8,6 +8,8 @@ the other cases, so its protocol is extended here:
 - A response sent before the end of the request body (401, 413, 415, ...) has ``Connection: close``. Further
   input is dropped for a short time, so that the client can read the response; then the connection is closed.
   Closing immediately would reset the connection, and the response might be lost (RFC 9112, section 9.6).
+- While the service stops, each response has ``Connection: close``: uvicorn closes the connection after it,
+  and the client's next request on it would be reset.
 - A client must read the response: without progress for the patience, or below the least rate, the
   connection is reset, and the table that is being read for it is closed. Progress is what the client's
   system acknowledges.
@@ -151,6 +153,7 @@ class _LimitedProtocol(H11Protocol):
 
     limits: ConnectionLimits
     on_closed: Callable[[], None]
+    is_stopping: Callable[[], bool]
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -202,7 +205,7 @@ class _LimitedProtocol(H11Protocol):
     # ------------------------------------------------------------------------------------- requests
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run the application; a response that begins before the end of the body closes the connection."""
+        """Run the application; a response before the end of the body, or in a stop, closes the connection."""
         if {name for name, _ in scope["headers"]} >= _BOTH_LENGTHS:
             # h11 reads the chunks. A proxy that reads the other length would take a part of the body for the
             # next request (RFC 9112, sections 6.1 and 11.2).
@@ -215,7 +218,8 @@ class _LimitedProtocol(H11Protocol):
             _read_absolute_form(scope)
 
         async def send_and_close(message: Message) -> None:
-            if message["type"] == "http.response.start" and self.conn.their_state is h11.SEND_BODY:
+            is_last = self.conn.their_state is h11.SEND_BODY or self.is_stopping()
+            if message["type"] == "http.response.start" and is_last:
                 headers = list(message.get("headers", ()))
                 if all(name.lower() != CLOSE_HEADER[0] for name, _ in headers):
                     message = {**message, "headers": [*headers, CLOSE_HEADER]}
@@ -345,7 +349,29 @@ def _ignore() -> None:
     pass
 
 
-def protocol(limits: ConnectionLimits, on_closed: Callable[[], None] = _ignore) -> type[asyncio.Protocol]:
-    """Return uvicorn's protocol with these limits; it calls ``on_closed`` when a connection is closed."""
-    members = {"limits": limits, "on_closed": staticmethod(on_closed)}
+def _never() -> bool:
+    return False
+
+
+def protocol(
+    limits: ConnectionLimits,
+    on_closed: Callable[[], None] = _ignore,
+    is_stopping: Callable[[], bool] = _never,
+) -> type[asyncio.Protocol]:
+    """Return uvicorn's protocol with these limits.
+
+    Parameters
+    ----------
+    limits
+        Limits of each connection, and of their number.
+    on_closed
+        Called when a connection is closed.
+    is_stopping
+        Returns whether the service stops, so that each connection ends with its next response.
+    """
+    members = {
+        "limits": limits,
+        "on_closed": staticmethod(on_closed),
+        "is_stopping": staticmethod(is_stopping),
+    }
     return type("LimitedProtocol", (_LimitedProtocol,), members)

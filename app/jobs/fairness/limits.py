@@ -25,6 +25,8 @@ class Limits:
         self._metrics = metrics
         self._tasks: Counter[str] = Counter()
         """Plans and uploads of this replica that wait or run, by owner."""
+        self._declared: Counter[str] = Counter()
+        """Declared bytes of the uploads that this replica receives, by owner."""
 
     def admit_job(self, session: Transaction, owner: str, priority: str, rows: int, size: int) -> ActiveUsage:
         """Check that one more job with these rows and bytes fits. The caller holds the owner's lock.
@@ -74,22 +76,51 @@ class Limits:
         most = self._settings.caller_buffer_bytes
         self._check("buffer_bytes", size, stored.bytes, most, "the bytes of buffers that are kept", seconds)
 
+    @contextmanager
+    def upload_of(self, owner: str, size: int) -> Iterator[None]:
+        """Count the declared bytes of an upload, for which disk space is reserved, while the block lasts.
+
+        The quota of buffers holds for uploads that arrive at the same time. A single upload may declare more,
+        because its table may be smaller. Raises LimitReached.
+        """
+        arriving = self._declared[owner]
+        if arriving and size:
+            what = "the declared bytes of uploads that arrive at the same time"
+            self._check_sum("buffer_bytes", size, arriving, self._settings.caller_buffer_bytes, what)
+        self._declared[owner] += size
+        try:
+            yield
+        finally:
+            self._declared[owner] -= size
+            if not self._declared[owner]:
+                del self._declared[owner]
+
     def _check(
         self, name: str, more: int, now: int, most: int, what: str, seconds: int = _JOBS_SECONDS
     ) -> None:
-        """Raise if ``more`` in addition to ``now`` exceeds ``most``; ``seconds`` is the retry interval."""
-        setting = f"ROWVEIL_CALLER_{name.upper()}"
+        """Raise if ``more``, alone or in addition to ``now``, exceeds ``most``."""
         if more > most:
             raise TooLarge(
-                f"{what} are limited to {most} for each caller ({setting}); this request alone has {more}"
+                f"{what} are limited to {most} for each caller ({_setting(name)}); this request alone has "
+                f"{more}"
             )
+        self._check_sum(name, more, now, most, what, seconds)
+
+    def _check_sum(
+        self, name: str, more: int, now: int, most: int, what: str, seconds: int = _JOBS_SECONDS
+    ) -> None:
+        """Raise if ``more`` in addition to ``now`` exceeds ``most``; ``seconds`` is the retry interval."""
         if now + more > most:
             self._metrics.limited.labels(name).inc()
             raise LimitReached(
-                f"{what} are limited to {most} for each caller ({setting}); there are {now}, and this "
+                f"{what} are limited to {most} for each caller ({_setting(name)}); there are {now}, and this "
                 f"request adds {more}",
                 name.replace("_", "-"),
                 most,
                 max(0, most - now),
                 seconds,
             )
+
+
+def _setting(name: str) -> str:
+    return f"ROWVEIL_CALLER_{name.upper()}"

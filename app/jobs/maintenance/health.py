@@ -85,7 +85,7 @@ class HealthCheck:
         if self._stores.database.is_damaged:  # other pages than those that this query reads
             raise DatabaseUnready("a transaction has found that the file of the database is damaged")
         with self._stores.database.read() as session:
-            jobs.newest(session, None, None, 1, None)
+            jobs.newest_state(session)
 
     def _check_storage(self) -> None:
         self._stores.sweeper.check_folder()

@@ -1,6 +1,7 @@
 """Rows of buffers: their transactions, with limits, idempotency keys and the audit log. Blocking."""
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 
 from app.callers import Caller
@@ -41,6 +42,10 @@ class BufferRows:
         if not is_made:
             self._stores.database.check_space()
         return is_made
+
+    def receiving(self, caller: Caller, declared: int) -> AbstractContextManager[None]:
+        """Count the declared bytes of an upload while the block lasts. Raises LimitReached."""
+        return self._limits.upload_of(caller.owner, declared)
 
     def made_by_earlier_request(self, submission: SubmissionOptions, caller: Caller) -> Buffer:
         """Return the buffer made under the key. Raises IdempotencyKeyReused, Unavailable."""

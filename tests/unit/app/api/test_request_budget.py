@@ -13,15 +13,15 @@ from app.api.json_request import JsonRequest
 from app.api.request_budget import LARGE_BODY, RequestBudget, memory_of
 from app.callers import Caller
 from app.errors import LimitReached, Unavailable
+from app.formats.json_text import MOST_NAMES, MOST_OPENINGS
 from app.settings import Settings
 from app.telemetry.metrics import Metrics
 
 
 class Service:
-    """Requests to an application with a budget, which takes bodies of 64 KiB and four of them at a time."""
+    """Requests to an application with a budget, which takes four bodies of the largest size at a time."""
 
-    def __init__(self, home: Path) -> None:
-        largest = 2**16
+    def __init__(self, home: Path, largest: int = 2**16) -> None:
         settings = Settings(home=home, max_body_bytes=largest, request_memory_bytes=4 * memory_of(largest))
         self.requests = 0
         self.metrics = Metrics()
@@ -125,3 +125,29 @@ def test_a_body_that_decodes_to_nothing_has_an_end(tmp_path: Path) -> None:
         asyncio.run(service.request(*members, coding="gzip").body())
     assert refused.value.status_code == 413
     assert asyncio.run(service.request(*members[:30], gzip.compress(b"{}"), coding="gzip").body()) == b"{}"
+
+
+@pytest.mark.parametrize(
+    ("body", "is_parsed_here"),
+    [
+        (b"[" + b"[]," * (MOST_OPENINGS - 2) + b"[]]", True),
+        (b"[" + b"[]," * (MOST_OPENINGS - 1) + b"[]]", False),
+        (b"[" + b"{}," * (MOST_OPENINGS - 1) + b"{}]", False),
+        (b"{" + b'"a":1,' * MOST_NAMES + b'"a":1}', False),
+        (b"[" + b"1," * LARGE_BODY + b"1]", False),
+    ],
+)
+def test_a_body_that_takes_long_is_not_parsed_in_the_event_loop(
+    tmp_path: Path, body: bytes, is_parsed_here: bool
+) -> None:
+    """Nested lists of 1 MiB stopped all other requests for two seconds."""
+    service = Service(tmp_path, largest=2**22)
+    parsed: list[bytes] = []
+
+    async def parse(text: bytes, _: str) -> str:
+        parsed.append(text)
+        return "elsewhere"
+
+    service.app.state.body_parser = SimpleNamespace(parse=parse)
+    document = asyncio.run(service.request(body).json())
+    assert (document != "elsewhere", not parsed) == (is_parsed_here, is_parsed_here)

@@ -1,5 +1,6 @@
 """A large body that is parsed in another process gives the table, the rest and the errors of a small one."""
 
+import gc
 import json
 import struct
 from typing import Any
@@ -106,3 +107,29 @@ def test_a_large_rest_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     failure = run_parse(ParseTask(json.dumps({"parameters": [[]] * 50}).encode()))
     assert isinstance(failure, Failure)
     assert failure.code == "content_too_large"
+
+
+def test_no_garbage_is_collected_meanwhile() -> None:
+    """A body of many lists took five times as long."""
+    phases: list[str] = []
+
+    def record(phase: str, _: dict[str, int]) -> None:
+        phases.append(phase)
+
+    gc.callbacks.append(record)
+    try:
+        parsed({"source": {"rows": [[]] * 5000}})
+    finally:
+        gc.callbacks.remove(record)
+    assert not phases
+    assert gc.isenabled()
+
+
+def test_a_rest_of_many_lists_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The service parses the rest in its event loop: nested lists of a megabyte took half a second."""
+    monkeypatch.setattr(module, "MOST_REST_OPENINGS", 60)
+    assert parsed({"source": {"rows": ROWS * 50}, "parameters": [[]] * 50})["tables"]
+    failure = run_parse(ParseTask(json.dumps({"parameters": [[]] * 60}).encode()))
+    assert isinstance(failure, Failure)
+    assert failure.code == "content_too_large"
+    assert "has 62 lists and objects, and at most 60" in failure.message

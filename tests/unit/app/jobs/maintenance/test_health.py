@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+import sqlalchemy as sa
 
 from app.engine.engine import Engine
 from app.jobs.maintenance.health import LEAST_FREE_BYTES, HealthCheck
@@ -72,6 +73,19 @@ def test_nothing_is_written_to_the_shared_folder(stores: Stores) -> None:
         assert health(stores) == READY
     assert not seen
     assert not stores.blobs.folder.exists()
+
+
+def test_the_query_of_a_job_reads_one_short_column(stores: Stores) -> None:
+    """The fields of a wide table take megabytes of a row, and anyone may request the checks."""
+    statements: list[str] = []
+
+    def record(_connection: object, _cursor: object, statement: str, *_arguments: object) -> None:
+        statements.append(" ".join(statement.split()))
+
+    sa.event.listen(stores.database.engine, "before_cursor_execute", record)
+    assert health(stores) == READY
+    (query,) = [statement for statement in statements if "FROM jobs" in statement]
+    assert query.startswith("SELECT jobs.state FROM jobs ORDER BY jobs.id DESC")
 
 
 @pytest.mark.parametrize(

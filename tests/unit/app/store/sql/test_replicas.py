@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from app.callers import THE_SERVICE
 from app.errors import InvalidRequest, Unavailable
 from app.settings import Settings
 from app.store.sql import buffers, jobs, replicas
@@ -364,5 +365,5 @@ def test_a_name_that_the_database_cannot_keep_is_the_callers_fault(
         assert jobs.find(session, "a\0b") is None
         assert buffers.find(session, "a\0b", NOW) is None
     with pytest.raises(InvalidRequest, match=r"U\+0000"), database.read() as session:
-        jobs.newest(session, None, "a\0b", 1, None)
+        jobs.page(session, None, "a\0b", 1, None, THE_SERVICE, None, None)
     database.close()

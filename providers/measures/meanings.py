@@ -102,7 +102,7 @@ MEANINGS: Mapping[str, Meaning] = MappingProxyType(
         "phi": Meaning(
             "risk",
             "Least difference between a field before and after, for somebody who takes it as published.",
-            "Take another seed, and see the attacks: a high value does not stop a better intruder.",
+            "Set 'selection' to 'definition', and see the attacks: a high value stops no better intruder.",
         ),
         "enumeration_attack": Meaning(
             "risk",

@@ -381,6 +381,32 @@ def test_parameters_that_do_not_fit_the_table(change: dict[str, Any], message: s
         assert isinstance(refused.value, ParameterError)
 
 
+@pytest.mark.parametrize(
+    ("change", "events", "consequence"),
+    [
+        ({"k_anonymity": 5}, ["k_anonymity_unused"], "no household must be swapped"),
+        (
+            {"k_anonymity": 5, "risk": ["income"], "risk_threshold": 9},
+            ["k_anonymity_unused"],
+            "alone decides",
+        ),
+        ({"k_anonymity": 5, "risk_fields": ["sex"]}, [], ""),
+        ({"k_anonymity": 0}, [], ""),
+        ({}, [], ""),
+    ],
+)
+def test_a_least_group_size_that_counts_nothing_is_reported(
+    change: dict[str, Any], events: list[str], consequence: str
+) -> None:
+    """Without risk fields no combination is counted, so that `k_anonymity` obliges no household."""
+    table = household_survey(50)
+    provider = PROVIDERS["RSWAP"]
+    given = provider.params.model_validate(PARAMETERS | {"risk_fields": []} | change)
+    found = provider.notices(provider.check(given, table.schema), table.schema)
+    assert [event.code for event in found] == events
+    assert all(consequence in event.message and "'k_anonymity' 5" in event.message for event in found)
+
+
 def test_a_row_without_a_household_is_refused() -> None:
     """A null household is an error that counts its rows."""
     table = pa.table({"id": pa.array([1, None, None]), "area": ["a", "b", "c"]})

@@ -273,6 +273,15 @@ PROVIDER = Provider(
         "fields that the parameters name must fit in memory; the other fields need not.",
     ),
     cost="O(n) time for the codes of each field named, O(h log h) per level and profile for h households.",
+    special_values=(
+        "A table without rows is a valid result. In a single area there are no donors, so that nothing is "
+        "swapped.",
+        "A null in `household` is an error. In every other field nulls are equal to each other, and so are "
+        "NaN.",
+        "0.0 and -0.0 are different values of an area, a profile or a risk field. Integers of any size are "
+        "distinguished.",
+        "A given risk that is null, NaN, infinite or negative is an error.",
+    ),
     instead=(
         "CDSWAP, if rows are not members of households, and values are to be exchanged within classes.",
         "RWN, if no area moves and each person's values are to come from similar persons.",

@@ -144,6 +144,47 @@ def test_risky_households_leave_their_area(run: Run) -> None:
     ]
 
 
+def test_swaps_are_reported_by_level_and_reason(run: Run) -> None:
+    """Obliged at each level, added at the finest one; and households without a donor by each profile."""
+    _, result, _, plan = run
+    levels = list(result.provider["levels"].values())
+    assert [entry["swapped_households"] for entry in levels] == [
+        int(np.count_nonzero(plan.level == level)) for level in range(3)
+    ]
+    assert min(entry["obliged_swaps"] for entry in levels) > 0
+    for name in ("obliged_swaps", "added_swaps"):
+        assert sum(entry[name] for entry in levels) == result.provider[name]
+    assert [entry["added_swaps"] for entry in levels[:-1]] == [0, 0]
+    strict, weak = result.provider["unmatched_by_profile"].values()
+    assert strict >= weak == result.provider["unmatched_households"]
+
+
+def test_households_without_a_donor_are_reported_by_profile() -> None:
+    """Three households are at risk: one finds a donor of its size and tenure, one of its size, one none."""
+    table = pa.table(
+        {
+            "area": ["a", "a", "a", "b", "b", "b"],
+            "size": [1, 2, 3, 1, 2, 1],
+            "tenure": ["own", "own", "own", "own", "rent", "own"],
+            "age": [1, 2, 3, 9, 9, 9],
+        }
+    )
+    parameters = {
+        "hierarchy": ["area"],
+        "similar": [["size", "tenure"], ["size"]],
+        "risk_fields": ["age"],
+        "k_anonymity": 2,
+        "swap_rate": 0,
+    }
+    result = swap("RSWAP", table, parameters)
+    assert result.provider["unmatched_by_profile"] == {"size, tenure": 2, "size": 1}
+    assert result.provider["levels"]["area"]["obliged_swaps"] == 2
+    (event,) = result.events.listed
+    assert event.message.endswith(
+        "(households that found no donor by match profile: 'size, tenure' 2, 'size' 1)"
+    )
+
+
 def swapped_households(table: pa.Table, change: dict[str, Any]) -> int:
     count: int = swap("RSWAP", table, PARAMETERS | change).provider["swapped_households"]
     return count

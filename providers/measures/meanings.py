@@ -20,7 +20,6 @@ class Meaning:
     """Remedy if the value is bad, as a sentence."""
 
 
-_LARGER = "Make the groups larger ('k', 'block_size', 'min_group_size'), or change more fields."
 _KEYS = "Change some of the key fields, publish them more coarsely, or suppress small classes before the run."
 _GENTLER = (
     "Exchange values between more similar rows: more control fields, smaller groups, or another service."
@@ -109,7 +108,11 @@ MEANINGS: Mapping[str, Meaning] = MappingProxyType(
             "Share of the variation that an intruder who tries every transform recovers.",
             "Do not publish the table with this service: exchange values instead.",
         ),
-        "p_privacy": Meaning("risk", "Chance of guessing the row that a value was exchanged with.", _LARGER),
+        "p_privacy": Meaning(
+            "risk",
+            "Chance of guessing the row that a value was exchanged with.",
+            "Make the bins larger: raise 'k' of MEDS or 'width' of MEWS, or lower 'bins' or 'degree'.",
+        ),
         "entropy_increase": Meaning(
             "happened",
             "How much more evenly the values of a field are spread after the run, in bits.",

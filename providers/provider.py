@@ -214,6 +214,8 @@ class Provider(Generic[P]):
     references: tuple[str, ...]
     errata: tuple[str, ...] = ()
     """Errors of the source, and the correction that the service implements."""
+    special_values: tuple[str, ...] = ()
+    """Treatment of tables with few or no rows, equal rows, nulls, NaN, -0.0 and integers beyond 2^53."""
     swap_series: Callable[[pa.Table, P, Stream, Progress, SeriesPairs | None], SwapResult] | None = None
     """`swap` with the pairs of a series, if the parameters name one; None: the service has no series."""
     notices: Callable[[P, pa.Schema], tuple[Event, ...]] = lambda params, schema: ()

@@ -41,6 +41,7 @@ def page(provider: Provider[Any]) -> str:
         *_listing("Attacks on repeated releases", (*provider.repeated_releases, _COMPOSITION)),
         "## Parameters",
         _parameters(provider.params.model_json_schema()),
+        *_listing("Special values and small tables", provider.special_values),
         "## Cost",
         provider.cost,
         "## Tables larger than memory",

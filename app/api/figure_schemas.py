@@ -264,7 +264,14 @@ class LevelFigures(ResponseModel):
     areas: int
     required_households: int
     unmatched_households: int
+    swapped_households: int | SkipJsonSchema[None] = None
+    """Households whose swap was made at this level."""
+    obliged_swaps: int | SkipJsonSchema[None] = None
+    """Swaps made at this level for households at risk."""
+    added_swaps: int | SkipJsonSchema[None] = None
+    """Swaps made at this level to meet the rate."""
     moved_households: int
+    """Households in another area of this level."""
     moved_persons: int
 
 
@@ -405,6 +412,8 @@ class ServiceFigures(LocalityCounts, BinFigures):
     """Households at risk without a similar household elsewhere."""
     swaps_by_profile: dict[str, int] | SkipJsonSchema[None] = None
     """Match profile -> swaps."""
+    unmatched_by_profile: dict[str, int] | SkipJsonSchema[None] = None
+    """Match profile -> households at risk that found no donor by it; a later profile may have given one."""
     levels: dict[str, LevelFigures] | SkipJsonSchema[None] = None
     """Field of the hierarchy -> its figures."""
     area_populations: dict[str, AreaPopulations] | SkipJsonSchema[None] = None

@@ -45,6 +45,7 @@ _OTHER_EVENTS = {
     "degree_search_ended": "The search for the wanted number of bins ended before it was reached.",
     "domain_disclosed": "Values are published within a field's own range, which discloses that range.",
     "households_torn": "Members of households no longer have values of one household.",
+    "k_anonymity_unused": "No household had to be swapped by k_anonymity: no risk fields are named.",
     "no_localities": "Segments have too few distinct values: only their order is kept.",
     "not_rounded": "Segments were not rounded, because every rounding would break a relation.",
     "nothing_changed": "No value of a field changed.",

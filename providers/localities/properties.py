@@ -430,7 +430,8 @@ def refuse_breaches(found: Mapping[int, Breach], name: str, reach: float, size: 
     for number in sorted(found):
         breach = found[number]
         share = 100 * breach.excess / reach if reach > 0 else math.inf
-        by = f" by {share:.2g} % of the field's range" if math.isfinite(share) else ""
+        two_digits = float(f"{share:.2g}")  # `:.2g` alone would write 240 as 2.4e+02
+        by = f" by {two_digits:.10g} % of the field's range" if math.isfinite(share) else ""
         several = breach.segments > 1
         where = f"in {breach.segments} segments, the farthest" if several else "in"
         first = breach.segment * size

@@ -20,7 +20,6 @@ class Meaning:
     """Remedy if the value is bad, as a sentence."""
 
 
-_LARGER = "Make the groups larger ('k', 'block_size', 'min_group_size'), or change more fields."
 _KEYS = "Change some of the key fields, publish them more coarsely, or suppress small classes before the run."
 _GENTLER = (
     "Exchange values between more similar rows: more control fields, smaller groups, or another service."
@@ -102,14 +101,18 @@ MEANINGS: Mapping[str, Meaning] = MappingProxyType(
         "phi": Meaning(
             "risk",
             "Least difference between a field before and after, for somebody who takes it as published.",
-            "Take another seed, and see the attacks: a high value does not stop a better intruder.",
+            "Set 'selection' to 'definition', and see the attacks: a high value stops no better intruder.",
         ),
         "enumeration_attack": Meaning(
             "risk",
             "Share of the variation that an intruder who tries every transform recovers.",
             "Do not publish the table with this service: exchange values instead.",
         ),
-        "p_privacy": Meaning("risk", "Chance of guessing the row that a value was exchanged with.", _LARGER),
+        "p_privacy": Meaning(
+            "risk",
+            "Chance of guessing the row that a value was exchanged with.",
+            "Make the bins larger: raise 'k' of MEDS or 'width' of MEWS, or lower 'bins' or 'degree'.",
+        ),
         "entropy_increase": Meaning(
             "happened",
             "How much more evenly the values of a field are spread after the run, in bits.",

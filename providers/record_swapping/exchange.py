@@ -95,7 +95,11 @@ def rows_by_area(survey: Survey) -> Int64Array:
 def _add_events(plan: SwapPlan, settings: RecordSwapSettings, unmatched: IndexArray, events: Events) -> None:
     code = "suppressed" if settings.unmatched == "suppress" else "kept"
     outcome = "was suppressed" if code == "suppressed" else "stays"
-    message = f"the row's household must be swapped but has no donor: its geography {outcome}"
+    without = ", ".join(f"'{name}' {number}" for name, number in unmatched_by_profile(plan, settings).items())
+    message = (
+        f"the row's household must be swapped but has no donor: its geography {outcome} (households that "
+        f"found no donor by match profile: {without})"
+    )
     if len(unmatched):
         events.add_rows(code, message, unmatched)
     missing = plan.quota - plan.obliged - plan.added
@@ -131,6 +135,7 @@ def report_figures(survey: Survey, plan: SwapPlan, settings: RecordSwapSettings)
             profile_name(fields): int(number)
             for fields, number in zip(settings.similar, matched, strict=True)
         },
+        "unmatched_by_profile": unmatched_by_profile(plan, settings),
         "levels": {
             name: _level_figures(level, survey, plan) for level, name in enumerate(settings.hierarchy)
         },
@@ -143,6 +148,18 @@ def report_figures(survey: Survey, plan: SwapPlan, settings: RecordSwapSettings)
             for field, codes in survey.similar.items()
         },
         "risk_deciles": _deciles(survey.risks[-1], survey, plan),
+    }
+
+
+def unmatched_by_profile(plan: SwapPlan, settings: RecordSwapSettings) -> dict[str, int]:
+    """Count for each match profile the households at risk that found no donor by it.
+
+    The next profile, if there is one, may have given them one.
+    """
+    profile_of_asked, unmatched = plan.profile[plan.asked], int(np.count_nonzero(plan.unmatched))
+    return {
+        profile_name(fields): unmatched + int(np.count_nonzero(profile_of_asked > number))
+        for number, fields in enumerate(settings.similar)
     }
 
 
@@ -162,10 +179,15 @@ def _level_figures(level: int, survey: Survey, plan: SwapPlan) -> dict[str, Any]
     own = survey.required == level
     moved, before, after = _moves(level, survey, plan)
     elsewhere = moved[before != after]
+    here = plan.level == level
+    swaps, obliged = int(np.count_nonzero(here)) // 2, int(np.count_nonzero(here & plan.asked))
     return {
         "areas": survey.areas[level].count,
         "required_households": int(np.count_nonzero(own)),
         "unmatched_households": int(np.count_nonzero(plan.unmatched & own)),
+        "swapped_households": 2 * swaps,
+        "obliged_swaps": obliged,
+        "added_swaps": swaps - obliged,
         "moved_households": len(elsewhere),
         "moved_persons": int(survey.households.sizes[elsewhere].sum()),
     }

@@ -93,6 +93,8 @@ class SwapPlan:
     """Level at which each household was swapped, -1 where it was not."""
     unmatched: BoolArray
     """Households that had to be swapped and found no donor."""
+    asked: BoolArray
+    """Households that had to be swapped and got a donor that they asked for: one of each obliged swap."""
     quota: int
     """Number of swaps that the rate requires."""
     obliged: int
@@ -117,7 +119,7 @@ def choose_swaps(
     count, levels = len(households), len(survey.areas)
     swaps = Swaps(np.zeros(count, np.bool_), np.full(count, -1, np.int64), np.full(count, -1, np.int64))
     level_of = np.full(count, -1, np.int64)
-    unmatched = np.zeros(count, np.bool_)
+    unmatched, asked_before = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
     finest = survey.areas[-1]
     total = min(math.floor(count * settings.swap_rate / 2 + 0.5), count // 2)
     quota = area_quotas(total, finest, households.identity, stream.key("quota"))
@@ -140,6 +142,7 @@ def choose_swaps(
         level_of[(swaps.partner >= 0) & ~before] = level
         asked = requests[_asked(requests, swaps.partner)]
         obliged += len(asked)
+        asked_before[asked] = True
         quota -= np.bincount(finest.of_household[asked], minlength=finest.count)
         if last and (quota > 0).any():
             candidates = _ranked(np.flatnonzero(~swaps.used), risk, selection, households.identity)
@@ -151,7 +154,9 @@ def choose_swaps(
                 donors.match(candidates, np.zeros(count, np.int64), rest)
                 added = total - obliged - int(rest[0])
             level_of[(swaps.partner >= 0) & (level_of < 0)] = level
-    return SwapPlan(swaps.partner, swaps.profile, level_of, unmatched, total, obliged, added)
+    return SwapPlan(
+        swaps.partner, swaps.profile, level_of, unmatched, asked_before, total, obliged, added
+    )  # fmt: skip
 
 
 def _asked(requests: Int64Array, partner: Int64Array) -> BoolArray:

@@ -76,6 +76,7 @@ from providers.swapping.series import (
     swap_series,
 )
 from providers.swapping.swap import (
+    MOVED_VALUES,
     estimated_memory,
     least_memory,
     memory_needed,
@@ -319,6 +320,14 @@ PROVIDER = Provider(
     ),
     cost="O(n) time per swap field and per control field; O(d log d) for d distinct texts of a control "
     "field.",
+    special_values=(
+        *MOVED_VALUES,
+        "A class of one row, and so a table of one row, has no partner: `suppression` decides about its "
+        "values.",
+        "NaN is a value and no null: `nulls` does not concern it.",
+        "In a control field all nulls are one class and all NaN another, whatever the classifier is. 0.0 and "
+        "-0.0 are in one class, and integers of any size are distinguished.",
+    ),
     instead=(
         "DSWAP, if nothing is published by class.",
         "DDSWAP, if the control field is a number and classes would need breaks.",

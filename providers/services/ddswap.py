@@ -69,7 +69,15 @@ from providers.swapping.series import (
     refuse_series,
     swap_series,
 )
-from providers.swapping.swap import estimated_memory, least_memory, memory_needed, plan_each, swap_each
+from providers.swapping.swap import (
+    MOVED_VALUES,
+    ONE_ROW,
+    estimated_memory,
+    least_memory,
+    memory_needed,
+    plan_each,
+    swap_each,
+)
 from providers.swapping.torn_households import TornHouseholds
 from providers.tables.columns import null_mask, take
 from providers.tables.series_pairs import SeriesPairs
@@ -335,6 +343,13 @@ PROVIDER = Provider(
         sharing=replace(_BLOCKS, divide=_divide),
     ),
     cost="O(n) time per swap field, after a radix sort of the control fields in O(n) per pass.",
+    special_values=(
+        *MOVED_VALUES,
+        f"{ONE_ROW} A table of fewer rows than `block_size` is one block.",
+        "NaN is a value and no null: `nulls` does not concern it.",
+        "The control field orders numbers, then NaN, then nulls. 0.0 and -0.0 are equal, integers of any "
+        "size are ordered exactly, and text by code points. Equal values stay in the order of rows.",
+    ),
     instead=(
         "MEWS or MEDS, if several numeric fields together define which rows are close.",
         "CDSWAP, if equal values, not close ones, form the group.",

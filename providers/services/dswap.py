@@ -61,6 +61,8 @@ from providers.swapping.series import (
     swap_series,
 )
 from providers.swapping.swap import (
+    MOVED_VALUES,
+    ONE_ROW,
     estimated_memory,
     least_memory,
     memory_needed,
@@ -204,6 +206,11 @@ PROVIDER = Provider(
         sharing=sharing_of_everything(),
     ),
     cost="O(n) time per field; at the peak, three times the memory of the swap fields.",
+    special_values=(
+        *MOVED_VALUES,
+        ONE_ROW,
+        "NaN is a value and no null: `nulls` does not concern it.",
+    ),
     instead=(
         "CDSWAP, if statistics by town, branch or diagnosis must not change.",
         "DDSWAP, MEWS or MEDS, if correlations with numeric fields must change little.",

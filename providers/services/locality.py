@@ -349,6 +349,16 @@ PROVIDER = Provider(
         "relations of your own took 1.4 to 3.4 times as long (20 and 100 records; a tenth and all of the "
         "localities), and each mean in them adds 160 bytes per value."
     ),
+    special_values=(
+        "A table without rows is a valid result. A segment with fewer than three different values has no "
+        "locality: only its order is kept, with the event `no_localities`.",
+        "A segment of one value, such as a single row, has no range: with `bounds` `segment` or `keep` it is "
+        "published as it is, with `column` it moves within the domain.",
+        "Nulls stay where they are. NaN and infinities are errors.",
+        "0.0 and -0.0 are one value, and are published as one number.",
+        "Integers and decimals of up to 64 bits are compared exactly, and published as float64: beyond 2^53 "
+        "different values may become equal. With `decimals` 0 integers stay integers.",
+    ),
     instead=(
         "MEWS or MEDS, if every field must keep its own set of values.",
         "RWN, if records must stay plausible combinations of categories and numbers.",

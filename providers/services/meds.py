@@ -68,7 +68,7 @@ from providers.results import Event, Plan, SwapResult
 from providers.storage import Resources, Source
 from providers.swapping.reversible_groups import uniform_pairs
 from providers.swapping.risk_report import RISK_GUARANTEE, RISK_LIMIT
-from providers.swapping.swap import least_memory
+from providers.swapping.swap import MOVED_VALUES, ONE_ROW, least_memory
 
 _EXACT_FIELDS = 6
 """Most swap fields for which `auto` always chooses the exact pairs: the tree search is quick there."""
@@ -366,6 +366,14 @@ PROVIDER = Provider(
     cost="About n log n time in up to six fields for n rows; more for small k and in more fields, where "
     "`exact` comes near to n^2 in the worst case and `mdav` does not. Memory: 16 bytes per row and field, "
     "and about 40 per row. A plan forms the bins as well. `partitioned` sorts the rows log2(parts) times.",
+    special_values=(
+        *MOVED_VALUES,
+        f"{ONE_ROW} Fewer rows than two bins are one bin, with the event `one_bin`.",
+        "Of equal rows those with the smallest row numbers come first. 0.0 and -0.0 are equal.",
+        "Distances are computed in float64: integers beyond 2^53 count as the nearest float64, so that close "
+        "ones count as equal. The released values are exact.",
+        "`nulls` decides about nulls, NaN and infinities of a field that defines bins.",
+    ),
     instead=(
         "MEWS, if no value shall move further than a given width, or for tens of millions of rows.",
         "DDSWAP, if one field, not several, defines which rows are close.",

@@ -67,7 +67,7 @@ from providers.results import Event, Plan, SwapResult
 from providers.storage import Resources, Source
 from providers.swapping.reversible_groups import uniform_pairs
 from providers.swapping.risk_report import RISK_GUARANTEE, RISK_LIMIT
-from providers.swapping.swap import least_memory
+from providers.swapping.swap import MOVED_VALUES, least_memory
 from providers.tables.columns import unused
 
 Width = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -399,6 +399,14 @@ PROVIDER = Provider(
     cost="O(n p) time for n rows and p swap fields; `degree` takes the same again for each number of cells "
     "that it tries. Each singleton costs a search of the nearest bin, quick in few fields. Memory: 8 n "
     "bytes for each 64 bits of a cell's id, with at most 53 bits per field.",
+    special_values=(
+        *MOVED_VALUES,
+        "A table of one row has no other bin: `suppression` decides about its values, unless `singletons` is "
+        "`keep`.",
+        "A field without two different values is one cell. 0.0 and -0.0 are in the same cell.",
+        "`nulls` decides about nulls, NaN and infinities of a field that defines bins. A range that float64 "
+        "cannot hold is an error.",
+    ),
     instead=(
         "MEDS, if every bin shall hold about the same number of rows.",
         "DDSWAP, if one field, not several, defines which rows are close.",

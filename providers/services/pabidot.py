@@ -222,6 +222,14 @@ PROVIDER = Provider(
         sharing=sharing_of_row_ranges(_settings),
     ),
     cost="O(n p^2) time for the fit and the rotation, O(p^3) per angle for the choice; 16 bytes per cell.",
+    special_values=(
+        "A table of fewer than two rows, also without rows, is an error. So are fewer than two fields that "
+        "vary.",
+        "A constant field keeps its values, as float64, with the event `constant`. 0.0 and -0.0 are equal.",
+        "Numbers count as the nearest float64: integers beyond 2^53 lose digits, and a field whose integers "
+        "are equal as float64 is constant.",
+        "`nulls` decides about nulls, NaN and infinities. A variance that float64 cannot hold is an error.",
+    ),
     instead=(
         "RWN, if each value must stay one that occurs, and a row's neighbourhood is to protect it.",
         "MEWS or MEDS, if every field must keep its values.",

@@ -1,6 +1,6 @@
 """RSWAP: exchange the geography of whole households with similar ones elsewhere, the riskiest first.
 
-Households with a member whose combination of risk fields is rare in an area must be swapped out of that area;
+Households with a member whose combination of risk fields is rare in an area must be swapped out of that area.
 More households are then added until the swap rate is met, riskier households with a higher probability. Each
 is swapped with a household of another area that has equal values of a match profile. The members of both
 exchange the fields of the hierarchy and the fields carried along; nothing else moves.
@@ -31,7 +31,7 @@ from providers.record_swapping.exchange import describe_unmatched, exchange, row
 from providers.record_swapping.risk import check_risk_field
 from providers.record_swapping.settings import RecordSwapSettings
 from providers.record_swapping.swaps import choose_swaps, read_survey, without_donor
-from providers.results import Events, Plan, SwapResult, group_size
+from providers.results import Event, Events, Plan, SwapResult, group_size
 from providers.tables.columns import check_movable
 from providers.tables.households import check_household_field
 from providers.tables.schemas import check_names, check_unique_names
@@ -60,7 +60,8 @@ class RswapParams(Params):
     of persons there with the same values. The risk of a household is the largest risk of its members."""
     k_anonymity: Annotated[int, Field(ge=0, le=MOST_ROWS, title="Least group size (k-anonymity)")] = 3
     """A household must be swapped if the risk fields of a member occur fewer than `k_anonymity` times in an
-    area; its partner is in another area of the same level. 0: no household must be swapped. [0 or more]"""
+    area; its partner is in another area of the same level. 0: no household must be swapped. It applies to
+    `risk_fields` alone: without them no household must be swapped, unless `risk` says so. [0 or more]"""
     swap_rate: Annotated[float, Field(ge=0, le=1)] = 0.05
     """Share of the households that are swapped. Half of this share is chosen in each finest area, and
     exchanged with households of other areas. Therefore the shares of areas differ in size: with areas of 900
@@ -147,6 +148,19 @@ def _check_roles(params: RswapParams) -> None:
                 moved[name] = role
 
 
+def notices(params: RswapParams, schema: pa.Schema) -> tuple[Event, ...]:
+    """Return an event if a `k_anonymity` other than the default has no `risk_fields` to count by."""
+    default = RswapParams.model_fields["k_anonymity"].default
+    if params.risk_fields or params.k_anonymity in (0, default):
+        return ()
+    obliging = "'risk_threshold' alone decides" if params.risk else "no household must be swapped"
+    message = (
+        f"'k_anonymity' {params.k_anonymity} has no effect without 'risk_fields', whose combinations are "
+        f"counted: {obliging}; name the fields that an intruder may know"
+    )
+    return (Event("k_anonymity_unused", message),)
+
+
 def settings_of(params: RswapParams) -> RecordSwapSettings:
     """Return the parameters in the form that the steps of a swap take."""
     return RecordSwapSettings(
@@ -221,6 +235,7 @@ PROVIDER = Provider(
     check=check,
     plan=plan,
     swap=swap,
+    notices=notices,
     guarantees=(
         "Households stay whole: their members move together, and each household is swapped at most once, "
         "with one other household.",
@@ -258,6 +273,15 @@ PROVIDER = Provider(
         "fields that the parameters name must fit in memory; the other fields need not.",
     ),
     cost="O(n) time for the codes of each field named, O(h log h) per level and profile for h households.",
+    special_values=(
+        "A table without rows is a valid result. In a single area there are no donors, so that nothing is "
+        "swapped.",
+        "A null in `household` is an error. In every other field nulls are equal to each other, and so are "
+        "NaN.",
+        "0.0 and -0.0 are different values of an area, a profile or a risk field. Integers of any size are "
+        "distinguished.",
+        "A given risk that is null, NaN, infinite or negative is an error.",
+    ),
     instead=(
         "CDSWAP, if rows are not members of households, and values are to be exchanged within classes.",
         "RWN, if no area moves and each person's values are to come from similar persons.",

@@ -371,6 +371,17 @@ PROVIDER = Provider(
         "`own_sample` and `pairs` take O(n m) time for samples of m rows, in any number of fields, which is "
         "slower than `exact` in few fields. `pairs` takes up to 6 n m bytes of memory."
     ),
+    special_values=(
+        "A table without rows is a valid result. A single row has no neighbour, which is an error.",
+        "Of equal rows all are neighbours with `ties` `include`, and those with the k smallest row numbers "
+        "with `index`. If every value drawn equals the one that it replaces, the event `nothing_changed` "
+        "names the field.",
+        "A field without two different values has no part in distances.",
+        "NaN counts as a missing number. An infinity in a distance field is an error; in another field it "
+        "moves like any value.",
+        "0.0 and -0.0 are at distance 0. Numbers are counted from the least of their field, so that integers "
+        "beyond 2^53 that are close to each other keep their distances. Released values are exact.",
+    ),
     instead=(
         "MEWS or MEDS, if every value must occur as often as before.",
         "DDSWAP, if a single field determines which rows are near each other.",

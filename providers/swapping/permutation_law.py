@@ -142,9 +142,10 @@ def smallest_rate(largest_groups: Sequence[int], target: float) -> float:
     """
     best = least(largest_groups)
     if best.epsilon > target:
+        reachable = math.ceil(best.epsilon * 1e6) / 1e6  # with all its digits: as a target it is accepted
         raise ParameterError(
-            f"no rate reaches target_epsilon {target:g}: the least epsilon for these groups is "
-            f"{math.ceil(best.epsilon * 1e6) / 1e6:g}, at rate {best.rate:g}; make groups smaller, lock the "
+            f"no rate reaches target_epsilon {target:.12g}: the least epsilon for these groups is "
+            f"{reachable:.12g}, at rate {best.rate:.6g}; make groups smaller, lock the "
             "swap fields, or raise the target",
             "/parameters/target_epsilon",
         )

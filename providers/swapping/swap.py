@@ -94,6 +94,16 @@ def reordering_notices(
     return (Event(ROWS_ONLY_REORDERED, message),)
 
 
+MOVED_VALUES = (
+    "A table without rows is a valid result. If all values of a field are equal, its rows take part and "
+    "nothing changes: the event `nothing_changed` names the field.",
+    "Values of every type move bit by bit: integers of any size, NaN, infinities, 0.0 and -0.0. `changed` "
+    "compares bits, so that 0.0 and -0.0 are different values.",
+)
+"""Treatment of special values by every service that exchanges values, for its page."""
+
+ONE_ROW = "A table of one row has no partner: `suppression` decides about its values."
+
 ROWS_ONLY_REORDERED = "rows_only_reordered"
 """Code of the event about a destination that only reorders rows."""
 

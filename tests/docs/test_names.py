@@ -89,3 +89,11 @@ def test_pages_about_all_services_name_each() -> None:
 def test_the_overview_leads_to_every_page() -> None:
     linked = set(re.findall(r"\((\S+\.md)[)#]", _pages()["docs/index.md"]))
     assert {path.name for path in PAGES.glob("*.md")} - linked == {"index.md"}
+
+
+def test_the_page_on_sdcmicro_names_the_household_risk() -> None:
+    """It said that the hierarchical risk has no counterpart, which `population_uniques` has."""
+    lines = _pages()["docs/from-sdcmicro.md"].splitlines()
+    (row,) = (line for line in lines if line.startswith("| `indivRisk`"))
+    assert "`household_risk`" in row
+    assert row.index("`modRisk` has no counterpart") > row.index("`household_risk`")

@@ -150,6 +150,9 @@ def swap(table: Table, params: RswapParams, seed: bytes, revision: int) -> Outco
     total = sum(quota.values())
     partner: dict[Any, Any] = {}
     profile_of: Counter[int] = Counter()
+    without: Counter[int] = Counter()
+    made: dict[Any, int] = {}
+    obliged_at: Counter[int] = Counter()
     unmatched: set[Any] = set()
     obliged = added = 0
 
@@ -163,10 +166,13 @@ def swap(table: Table, params: RswapParams, seed: bytes, revision: int) -> Outco
             if free:
                 donor = min(free, key=lambda other: rank(survey, draws, other, level, True))
                 partner[name], partner[donor] = donor, name
+                made[name] = made[donor] = level
                 profile_of[number] += 1
                 return True
+            without[number] += name in requests
         return False
 
+    requests: list[Any] = []
     for level in range(survey.levels):
         requests = [name for name in survey.members if survey.required(name) == level and name not in partner]
         for name in sorted(requests, key=lambda name: rank(survey, draws, name, level, False)):
@@ -174,9 +180,11 @@ def swap(table: Table, params: RswapParams, seed: bytes, revision: int) -> Outco
                 continue  # it was the donor of an earlier one
             if find(name, level):
                 obliged += 1
+                obliged_at[level] += 1
                 quota[survey.area(name, finest)] -= 1
             else:
                 unmatched.add(name)
+    requests = []
     rest = [name for name in survey.members if name not in partner and name not in unmatched]
     for name in sorted(rest, key=lambda name: rank(survey, draws, name, finest, False)):
         area = survey.area(name, finest)
@@ -201,6 +209,10 @@ def swap(table: Table, params: RswapParams, seed: bytes, revision: int) -> Outco
             ", ".join(fields) or "any household": profile_of[number]
             for number, fields in enumerate(params.similar or ((),))
         },
+        "unmatched_by_profile": {
+            ", ".join(fields) or "any household": without[number]
+            for number, fields in enumerate(params.similar or ((),))
+        },
         "risk_deciles": deciles(survey, partner),
         "levels": {},
         "area_populations": {},
@@ -208,6 +220,12 @@ def swap(table: Table, params: RswapParams, seed: bytes, revision: int) -> Outco
     }
     for level, name in enumerate(params.hierarchy):
         add_level(out.provider, name, survey, level, partner, unmatched)
+        here = sum(made[household] == level for household in made)
+        out.provider["levels"][name] |= {
+            "swapped_households": here,
+            "obliged_swaps": obliged_at[level],
+            "added_swaps": here // 2 - obliged_at[level],
+        }
     return out
 
 

@@ -3,7 +3,7 @@
 from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
-from app.api.measure_schemas.shared import BeforeAndAfter, Interval, MeasureFigure
+from app.api.measure_schemas.shared import BeforeAndAfter, FigureOfPersons, Interval, MeasureFigure
 from app.api.report_schemas import ResponseModel
 
 
@@ -14,8 +14,9 @@ class ChangedRows(ResponseModel):
     """Fields that the run was requested to change, or fields that differ."""
     mean: float
     """Mean share of these fields that differ in a row."""
-    none: float
-    """Share of rows in which none of these fields differs."""
+    none: float | SkipJsonSchema[None] = None
+    """Share of rows in which none of these fields differs; absent for a table without rows, and if one of the
+    fields cannot be compared."""
 
 
 class ChangedShare(MeasureFigure):
@@ -28,13 +29,13 @@ class ChangedShare(MeasureFigure):
     """Field -> share if values are dealt to the rows at random; absent from older reports."""
 
 
-class UniqueCombinations(MeasureFigure):
+class UniqueCombinations(FigureOfPersons):
     """Share of the rows whose combination of key fields no other row has."""
 
     value: BeforeAndAfter
 
 
-class MeanK(MeasureFigure):
+class MeanK(FigureOfPersons):
     """Mean number of rows that share a row's key fields."""
 
     value: BeforeAndAfter
@@ -58,7 +59,7 @@ class KAnonymityValue(ResponseModel):
     after: KAnonymityOfTable
 
 
-class KAnonymity(MeasureFigure):
+class KAnonymity(FigureOfPersons):
     """Sizes of the classes of rows that share their key fields."""
 
     value: KAnonymityValue
@@ -89,7 +90,7 @@ class LDiversityByField(LDiversityValue):
     """Sensitive field -> its own figures."""
 
 
-class LDiversity(MeasureFigure):
+class LDiversity(FigureOfPersons):
     """Diversity of sensitive values among rows with equal key fields."""
 
     value: LDiversityByField
@@ -118,7 +119,7 @@ class TClosenessByField(TClosenessValue):
     """Sensitive field -> its own figures."""
 
 
-class TCloseness(MeasureFigure):
+class TCloseness(FigureOfPersons):
     """Distance between the distributions of a sensitive field in a class and in the table."""
 
     value: TClosenessByField
@@ -146,7 +147,7 @@ class SpecialUniquesValue(ResponseModel):
     after: SpecialUniquesOfTable
 
 
-class SpecialUniques(MeasureFigure):
+class SpecialUniques(FigureOfPersons):
     """Rows that are unique on few key fields (SUDA)."""
 
     value: SpecialUniquesValue
@@ -380,11 +381,13 @@ class BinPrivacy(ResponseModel):
     """Probability that an intruder undoes the exchange within bins."""
 
     p: float | SkipJsonSchema[None] = None
-    """P of an intruder who does not know the bins; absent if the bins have too many values to compute it."""
+    """P of an intruder who does not know the bins; absent if the bins have too many values to compute it, and
+    if no grid (MEWS) leaves every row a partner, or the rows cannot form two bins (MEDS)."""
     minimal_depth: int
     """Rows of the smallest bin."""
-    chance: float
-    """Probability in the smallest bin for an intruder who knows the bins."""
+    chance: float | SkipJsonSchema[None] = None
+    """Probability in the smallest bin for an intruder who knows the bins; absent if it holds a single row,
+    which is exchanged with none."""
     p_eq1: float | SkipJsonSchema[None] = None
     """P by equation 1."""
 

@@ -35,6 +35,14 @@ class MeasureFigure(ResponseModel):
     """Present if a few extreme values of a field decide the figure: names the field and the remedy."""
 
 
+class FigureOfPersons(MeasureFigure):
+    """Measure that counts the rows of a unit as one person."""
+
+    unit: str | SkipJsonSchema[None] = None
+    """Field that identifies the units, from `unit_field`, or from `unit_id` of the run; absent if each row is
+    a person."""
+
+
 class BeforeAndAfter(ResponseModel):
     """Figure of the source and of the release."""
 

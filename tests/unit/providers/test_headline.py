@@ -1,6 +1,7 @@
 """Headline of a report: its state against chance and thresholds, and its three sentences."""
 
 import random
+import re
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
@@ -9,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from providers import PROVIDERS
 from providers.attacks.thresholds import Bounds, Thresholds
 from providers.attacks.verdict import STATES
 from providers.measures import MEASURES
@@ -525,6 +527,17 @@ def test_every_measure_has_its_texts() -> None:
             assert text.endswith("."), key
             assert len(text) <= 110, key
     assert set(STATES) < {"low", "elevated", "high", "unknown"}
+
+
+@pytest.mark.parametrize(("key", "services"), [("p_privacy", ("MEWS", "MEDS")), ("phi", ("PABIDOT",))])
+def test_remedies_name_parameters_of_the_services_that_have_the_measure(
+    key: str, services: tuple[str, ...]
+) -> None:
+    """The remedy for P named 'block_size' and 'min_group_size', which MEWS and MEDS refuse."""
+    quoted = set(re.findall(r"'(\w+)'", MEANINGS[key].remedy)) - {"definition"}
+    models = [PROVIDERS[service].params.model_fields for service in services]
+    assert quoted <= {name for fields in models for name in fields}
+    assert all(quoted & set(fields) for fields in models)
 
 
 def test_a_table_of_fewer_rows_than_the_threshold_has_no_shares() -> None:

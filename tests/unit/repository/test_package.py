@@ -41,7 +41,8 @@ def test_providers_are_listed_in_order() -> None:
     assert all(provider.identifier == identifier for identifier, provider in PROVIDERS.items())
     for provider in PROVIDERS.values():
         for part in (
-            "guarantees", "changes", "limits", "repeated_releases", "cost", "instead", "references"
+            "guarantees", "changes", "limits", "repeated_releases", "special_values", "cost", "instead",
+            "references",
         ):  # fmt: skip
             assert getattr(provider, part), (provider.identifier, part)
 

@@ -10,11 +10,14 @@ import pytest
 from app.api.figure_schemas import BinFigures, LocalityCounts, Measures, ServiceFigures, SummaryFigures
 from app.api.measure_schemas.shared import MeasureFigure
 from app.api.report_schemas import Report
+from app.worker.run_swap import report_of
 from providers import PROVIDERS
 from providers.attacks.figures import AttackResult
 from providers.attacks.registry import attacks_on
 from providers.measures import MEASURES
 from providers.measures.assessment import MeasureOptions, Release, assess
+from providers.measures.run_figures import measures_stream, release_of_run
+from providers.progress import no_progress
 from providers.randomness.chacha20 import Stream
 from providers.results import Summary
 from tests.reports.documents import report
@@ -146,3 +149,62 @@ def test_all_measures_of_a_weighted_survey_are_as_declared() -> None:
     assert report_errors(sent) == []
     of_a_run = {"inversion_bits", "phi", "p_privacy", "enumeration_attack", "prediction"}
     assert set(MEASURES) - set(sent["measures"]) == of_a_run
+
+
+def sent_report(service: str, table: pa.Table, parameters: dict[str, Any], **options: Any) -> dict[str, Any]:
+    """Run the service, measure the release if there are options, and return the report as it is sent."""
+    provider = PROVIDERS[service]
+    params = provider.check(provider.params.model_validate(parameters), table.schema)
+    result = provider.swap(table, params, provider.stream(bytes(32)), no_progress)
+    document = report_of(service, result, 128)
+    if options:
+        release = release_of_run(provider, params, table, result, 128)
+        document |= dataclasses.asdict(assess(release, MeasureOptions(**options), measures_stream(bytes(32))))
+    return Report.model_validate(json.loads(json.dumps(document))).document()
+
+
+PEOPLE = pa.table(
+    {
+        "person": [row // 2 for row in range(24)],
+        "age": [row // 2 % 3 for row in range(24)],
+        "sex": [row // 2 % 2 for row in range(24)],
+        "income": [float(row * row % 17) for row in range(24)],
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("service", "parameters", "rows", "absent"),
+    [
+        ("MEWS", {"swap_fields": ["income"], "bins": 100, "singletons": "keep"}, 5, ["chance"]),
+        ("MEWS", {"swap_fields": ["income"], "bins": 100}, 1, ["chance", "p"]),
+        ("MEDS", {"swap_fields": ["income"], "k": 2}, 1, ["chance", "p", "p_eq1"]),
+        ("MEDS", {"swap_fields": ["income"], "k": 2}, 3, ["p", "p_eq1"]),
+    ],
+)
+def test_figures_of_bins_without_a_partner_are_absent(
+    service: str, parameters: dict[str, Any], rows: int, absent: list[str]
+) -> None:
+    """The contract required `chance` also of a smallest bin of one row, which has none."""
+    sent = sent_report(service, PEOPLE.slice(0, rows), parameters)
+    assert report_errors(sent) == []
+    value = sent["measures"]["p_privacy"]["value"]
+    assert not value.keys() & set(absent)
+    assert value.keys() >= {"minimal_depth", "chance", "p"} - set(absent)
+
+
+def test_changes_of_no_rows_have_no_share() -> None:
+    """The contract required `none` of the rows of a table without rows."""
+    sent = sent_report("DSWAP", PEOPLE.slice(0, 0), {"swap_fields": ["income"]}, key_fields=("age",))
+    assert report_errors(sent) == []
+    assert "none" not in sent["measures"]["changed_share"]["per_row"]
+
+
+def test_measures_of_units_name_their_field() -> None:
+    """The contract declared `unit` for `record_linkage` alone."""
+    keys = {"key_fields": ("age", "sex"), "sensitive_fields": ("income",)}
+    sent = sent_report("DSWAP", PEOPLE, {"swap_fields": ["income"], "unit_id": "person"}, **keys)
+    assert report_errors(sent) == []
+    counting = ("unique_combinations", "mean_k", "k_anonymity", "l_diversity", "t_closeness", "suda")
+    for key in (*counting, "record_linkage"):
+        assert sent["measures"][key]["unit"] == "person", key

@@ -366,7 +366,7 @@ def test_errors_report_the_excess_and_no_value() -> None:
     relations = [{"rows": {"2": 1}, "at_most": 0}]
     with pytest.raises(ParameterError) as caught:
         swap("LOCALITY", table, {"fields": ["x"], "segment_size": 6, "relations": relations})
-    assert "in segment 0 (from record 0 on) by 2.4e+02 % of the field's range" in caught.value.message
+    assert "in segment 0 (from record 0 on) by 240 % of the field's range" in caught.value.message
     assert "1234" not in caught.value.message
     several = [{"coefficients": {"max": 1, "min": -1}, "at_most": 500}]
     with pytest.raises(ParameterError, match=r"in 10 segments, the farthest segment 0 .*by 3\.3 %"):

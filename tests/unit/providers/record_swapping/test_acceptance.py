@@ -144,6 +144,47 @@ def test_risky_households_leave_their_area(run: Run) -> None:
     ]
 
 
+def test_swaps_are_reported_by_level_and_reason(run: Run) -> None:
+    """Obliged at each level, added at the finest one; and households without a donor by each profile."""
+    _, result, _, plan = run
+    levels = list(result.provider["levels"].values())
+    assert [entry["swapped_households"] for entry in levels] == [
+        int(np.count_nonzero(plan.level == level)) for level in range(3)
+    ]
+    assert min(entry["obliged_swaps"] for entry in levels) > 0
+    for name in ("obliged_swaps", "added_swaps"):
+        assert sum(entry[name] for entry in levels) == result.provider[name]
+    assert [entry["added_swaps"] for entry in levels[:-1]] == [0, 0]
+    strict, weak = result.provider["unmatched_by_profile"].values()
+    assert strict >= weak == result.provider["unmatched_households"]
+
+
+def test_households_without_a_donor_are_reported_by_profile() -> None:
+    """Three households are at risk: one finds a donor of its size and tenure, one of its size, one none."""
+    table = pa.table(
+        {
+            "area": ["a", "a", "a", "b", "b", "b"],
+            "size": [1, 2, 3, 1, 2, 1],
+            "tenure": ["own", "own", "own", "own", "rent", "own"],
+            "age": [1, 2, 3, 9, 9, 9],
+        }
+    )
+    parameters = {
+        "hierarchy": ["area"],
+        "similar": [["size", "tenure"], ["size"]],
+        "risk_fields": ["age"],
+        "k_anonymity": 2,
+        "swap_rate": 0,
+    }
+    result = swap("RSWAP", table, parameters)
+    assert result.provider["unmatched_by_profile"] == {"size, tenure": 2, "size": 1}
+    assert result.provider["levels"]["area"]["obliged_swaps"] == 2
+    (event,) = result.events.listed
+    assert event.message.endswith(
+        "(households that found no donor by match profile: 'size, tenure' 2, 'size' 1)"
+    )
+
+
 def swapped_households(table: pa.Table, change: dict[str, Any]) -> int:
     count: int = swap("RSWAP", table, PARAMETERS | change).provider["swapped_households"]
     return count
@@ -379,6 +420,32 @@ def test_parameters_that_do_not_fit_the_table(change: dict[str, Any], message: s
             provider.plan(table, params)
     else:
         assert isinstance(refused.value, ParameterError)
+
+
+@pytest.mark.parametrize(
+    ("change", "events", "consequence"),
+    [
+        ({"k_anonymity": 5}, ["k_anonymity_unused"], "no household must be swapped"),
+        (
+            {"k_anonymity": 5, "risk": ["income"], "risk_threshold": 9},
+            ["k_anonymity_unused"],
+            "alone decides",
+        ),
+        ({"k_anonymity": 5, "risk_fields": ["sex"]}, [], ""),
+        ({"k_anonymity": 0}, [], ""),
+        ({}, [], ""),
+    ],
+)
+def test_a_least_group_size_that_counts_nothing_is_reported(
+    change: dict[str, Any], events: list[str], consequence: str
+) -> None:
+    """Without risk fields no combination is counted, so that `k_anonymity` obliges no household."""
+    table = household_survey(50)
+    provider = PROVIDERS["RSWAP"]
+    given = provider.params.model_validate(PARAMETERS | {"risk_fields": []} | change)
+    found = provider.notices(provider.check(given, table.schema), table.schema)
+    assert [event.code for event in found] == events
+    assert all(consequence in event.message and "'k_anonymity' 5" in event.message for event in found)
 
 
 def test_a_row_without_a_household_is_refused() -> None:

@@ -13,10 +13,14 @@ from pydantic import ValidationError
 from app.worker.run_swap import report_of
 from providers import PROVIDERS
 from providers.errors import ParameterError, SourceError
+from providers.measures import MEASURES
+from providers.measures.assessment import MeasureOptions
+from providers.measures.meanings import MEANINGS
 from providers.progress import no_progress
 from providers.results import SwapResult
 from providers.rotation.moments import BLOCK, BlockMoments, MomentsSoFar, block_moments
 from providers.rotation.transform import ANGLES, choose, least_variances, rotations
+from providers.selection.candidates import CandidateOptions, ranking_figures
 from providers.services.pabidot import PabidotParams, check
 from tests.naive import pabidot
 from tests.naive.agreement import swap
@@ -25,6 +29,9 @@ from tests.naive.measures import phi
 SCHEMA = pa.schema(
     [("age", pa.int64()), ("income", pa.decimal128(9, 2)), ("class", pa.int8()), ("city", pa.string())]
 )
+
+
+SELECTIONS = ("paper", "definition")
 
 
 def correlations(fields: int, seed: int = 1) -> Any:
@@ -164,6 +171,36 @@ def test_without_noise_the_variance_of_the_difference_is_phi() -> None:
             before, after = source[name].to_numpy(), result.table[name].to_numpy()
             ratios.append(np.var(before - after, ddof=1) / np.var(before, ddof=1))
         assert result.measures["phi"] == pytest.approx(min(ratios), rel=1e-12)
+
+
+def test_phi_is_the_same_for_every_seed() -> None:
+    """No remedy for a small phi is another seed, and phi cannot choose one of several candidates."""
+    first, second = (swap("PABIDOT", table(), {}, bytes([seed] * 32)) for seed in (1, 2))
+    assert not first.table.equals(second.table)
+    assert first.measures["phi"] == second.measures["phi"]
+    assert "seed" not in MEANINGS["phi"].remedy
+    with pytest.raises(ParameterError, match="'phi' cannot rank candidates: it is the same for every"):
+        ranking_figures(CandidateOptions(count=2, rank_by=("phi",)), MeasureOptions())
+
+
+def test_the_remedy_for_a_small_phi_works() -> None:
+    """Selection `definition` has a phi as large as that of `paper`, or a larger one."""
+    assert "'definition'" in MEANINGS["phi"].remedy
+    found = {name: swap("PABIDOT", table(), {"selection": name}).measures["phi"] for name in SELECTIONS}
+    assert found["definition"] > found["paper"]
+
+
+def test_the_mean_variance_of_the_difference_by_chance_is_two() -> None:
+    """Rows in random order: Var(z_i) + Var(y_i), whose mean over the fields is 2, as the formula says."""
+    source = table()
+    for selection in SELECTIONS:
+        rotated = swap("PABIDOT", source, {"sigma": 0, "shuffle": False, "selection": selection}).table
+        variances = [
+            1 + np.var(rotated[name].to_numpy(), ddof=1) / np.var(source[name].to_numpy(), ddof=1)
+            for name in source.column_names
+        ]
+        assert np.mean(variances) == pytest.approx(2, rel=1e-12)
+    assert "the mean of these variances is 2" in MEASURES["phi"].formula
 
 
 def test_noise_goes_away_from_zero_by_half_normal_numbers() -> None:

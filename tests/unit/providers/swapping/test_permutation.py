@@ -23,6 +23,7 @@ from providers.swapping.guarantee import stated_figures
 from providers.swapping.permutation import Cycles, Permutation, draw_cycles, permute_groups, sources_along
 from providers.swapping.permutation_law import (
     bound,
+    composed,
     derangements,
     epsilon,
     guess_chance,
@@ -222,6 +223,19 @@ def test_unreachable_target_states_the_least() -> None:
     assert found.value.pointer == "/parameters/target_epsilon"
     reached = float(str(found.value).split("groups is ")[1].split(",")[0])
     swap("DSWAP", table, parameters | {"target_epsilon": reached})
+
+
+@pytest.mark.parametrize("size", [3, 4, 5, 8, 20, 100, 501, 48_842, 10**9])
+@pytest.mark.parametrize("fields", [1, 3])
+def test_the_least_epsilon_that_is_stated_can_be_met(size: int, fields: int) -> None:
+    """The number in the message is rounded up, so that a call with it as the target is accepted."""
+    groups = [size] * fields
+    with pytest.raises(ParameterError) as caught:
+        smallest_rate(groups, 1e-9)
+    assert "target_epsilon 1e-09:" in caught.value.message
+    stated = float(caught.value.message.partition("for these groups is ")[2].partition(",")[0])
+    assert least(groups).epsilon <= stated < least(groups).epsilon + 1.1e-6
+    assert composed(groups, smallest_rate(groups, stated)) <= stated
 
 
 def test_target_is_refused_where_small_groups_keep_their_values() -> None:

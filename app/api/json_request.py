@@ -27,8 +27,8 @@ from app.api.request_budget import LARGE_BODY, UPLOAD_BYTES, Claim, memory_of
 from app.errors import AppError, InvalidRequest
 from app.formats.errors import FormatError
 from app.formats.json_text import check_text, is_doubtful, reason_not_json, without_byte_order_mark
-from app.requests.validation_errors import MOST_ERRORS
-from providers.errors import did_you_mean
+from app.requests.validation_errors import MOST_ERRORS, pointer_as_sent
+from providers.errors import ProviderError, did_you_mean
 
 _CONTRACT = "/v1/"
 """Path prefix below which unknown query parameters are rejected; probes and scrapers may add any."""
@@ -47,6 +47,11 @@ class JsonRequest(Request):
     def body_read(self) -> bytes | None:
         """Body, if it has been read."""
         return getattr(self, "_body", None)
+
+    @property
+    def document_read(self) -> Any:
+        """Value of the JSON body, if it has been read; else None."""
+        return getattr(self, "_json", None)
 
     def claim_memory(self, size: int) -> None:
         """Take ``size`` bytes of the budget in all, until the response is complete.
@@ -239,6 +244,9 @@ class JsonRoute(APIRoute):
             except HTTPException:
                 if request.refusal is not None:
                     raise request.refusal from None
+                raise
+            except (AppError, ProviderError) as error:
+                error.pointer = pointer_as_sent(error.pointer, request.document_read)
                 raise
             finally:
                 if request.claim is not None:

@@ -15,6 +15,35 @@ def json_pointer(parts: tuple[Any, ...]) -> str:
     return "".join(f"/{reference_token(part)}" for part in parts)
 
 
+def pointer_as_sent(pointer: str, body: Any) -> str:
+    """Return the JSON pointer with Optim's name of a parameter where the body has it.
+
+    Services check their parameters by our names. A value below Optim's name may have another form than ours,
+    such as names in one text instead of a list; the pointer then ends at that name.
+    """
+    parts: list[str] = []
+    renamed = False
+    for token in pointer.split("/")[1:]:
+        name: Any = token.replace("~1", "/").replace("~0", "~")
+        if isinstance(body, dict) and name not in body and (operand := _operand_in(body, name)):
+            name, renamed = operand, True
+        elif isinstance(body, list) and token.isdecimal():
+            name = int(token)
+        known = body if isinstance(body, dict) else range(len(body) if isinstance(body, list) else 0)
+        inside = name in known
+        if renamed and not inside:
+            break
+        body = body[name] if inside else None
+        parts.append(f"/{reference_token(name)}")
+    return "".join(parts)
+
+
+def _operand_in(body: dict[Any, Any], name: Any) -> str | None:
+    """Return the member of the body that has a parameter by its Optim name, if there is one."""
+    operands = (operand for operand, ours in OPTIM_OPERANDS.items() if ours == name)
+    return next((operand for operand in operands if operand in body), None)
+
+
 def error_items(faults: Iterable[Any], body: Any) -> list[dict[str, str]]:
     """Return the validation errors without duplicates: the innermost location, one branch of each union.
 
@@ -64,8 +93,7 @@ def _path_in(body: Any, path: Sequence[Any]) -> tuple[Any, ...]:
     for name in path:
         part = name
         if isinstance(body, dict) and name not in body:
-            operands = (operand for operand, ours in OPTIM_OPERANDS.items() if ours == name)
-            part = next((operand for operand in operands if operand in body), name)
+            part = _operand_in(body, name) or name
         inside = isinstance(body, dict) and part in body
         if inside or (isinstance(body, list) and isinstance(part, int) and part < len(body)):
             body = body[part]

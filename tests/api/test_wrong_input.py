@@ -122,6 +122,10 @@ MISTAKES: dict[str, tuple[dict[str, Any], int, str, str, str]] = {
         },
         *(422, "invalid_parameter", "/services/0/parameters/k", "it is a parameter of MEDS and RWN"),
     ),
+    "an unknown field by Optim's operand": (
+        run({"parameters": {"SWAP_FIELD_NAMES": ["agee"], "SWAP_CONTROL_ATTR": "city"}}),
+        *(422, "invalid_parameter", "/parameters/SWAP_FIELD_NAMES/0", "did you mean 'age'?"),
+    ),
     "a misspelt parameter": (
         parameters({"lockd": True}),
         *(422, "invalid_request", "/parameters/lockd", "did you mean 'locked'?"),

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from app.callers import READ, THE_SERVICE, Caller
 from app.engine.engine import Progress, TaskFunction
-from app.errors import Forbidden, Gone, NotFound, ScopeMissing, StateConflict, Unavailable
+from app.errors import Forbidden, Gone, NotFound, ScopeMissing, StateConflict, Unavailable, job_not_found
 from app.formats.json_output import SMALL_BYTES, encoded_size
 from app.ids import job_of_token, new_id, token_of_job
 from app.job_kinds import kind_of
@@ -283,7 +283,7 @@ class JobService:
         if not job.ended:
             raise StateConflict(f"the job is {job.state}: cancel it before you delete it")
         if not await self._in_thread(self._transactions.delete_ended, self._caller, job):
-            raise NotFound(f"there is no job '{job_id}'")  # a concurrent request has deleted it
+            raise job_not_found(job_id)  # a concurrent request has deleted it
 
     # -------------------------------------------------------------------------------------- read jobs
 

@@ -4,7 +4,20 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from providers.errors import reference_token
-from providers.params import OPTIM_OPERANDS, fault_message
+from providers.params import OPTIM_OPERANDS, SERIES_NAME, fault_message
+
+DIGEST = "^sha256t?:[0-9a-f]{64}$"
+"""Pattern of a table's digest, in either form."""
+
+NOT_BLANK = r"\S"
+"""Pattern of a text that has a character other than white space."""
+
+_OF_PATTERNS = {
+    DIGEST: "a digest is 'sha256t:' or 'sha256:' and 64 hexadecimal digits, as a job or a buffer shows it",
+    NOT_BLANK: "the text has only white space; write it out",
+    SERIES_NAME: "a series' name is 1 to 64 letters, digits, '.', '_' and '-', a letter or digit first",
+}
+"""Pattern of a text -> message for a text that does not match it; pydantic's shows the pattern alone."""
 
 MOST_ERRORS = 100
 """Most errors that a response lists; a small request may have an error at every second byte."""
@@ -60,7 +73,8 @@ def error_items(faults: Iterable[Any], body: Any) -> list[dict[str, str]]:
             last["message"] += f" (only the first {MOST_ERRORS} errors are listed)"
             break
         location, *path = fault["loc"]
-        message = fault_message(fault)
+        pattern = fault.get("ctx", {}).get("pattern")
+        message = _OF_PATTERNS.get(pattern) or fault_message(fault)
         if location != "body":
             # Branches of unions follow the parameter's name, and indices of a list are no use to a reader.
             name = str(path[0]) if path else str(location)

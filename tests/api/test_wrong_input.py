@@ -126,6 +126,22 @@ MISTAKES: dict[str, tuple[dict[str, Any], int, str, str, str]] = {
         run({"parameters": {"SWAP_FIELD_NAMES": ["agee"], "SWAP_CONTROL_ATTR": "city"}}),
         *(422, "invalid_parameter", "/parameters/SWAP_FIELD_NAMES/0", "did you mean 'age'?"),
     ),
+    "no digest for the ledger": (
+        get("/v1/ledger?source=sha256t:12"),
+        *(422, "invalid_request", "source", "a digest is 'sha256t:' or 'sha256:' and 64 hexadecimal digits"),
+    ),
+    "a blank reason for a seed": (
+        get("/v1/jobs/none/seed?reason=%20%20%20%20%20%20%20%20%20"),
+        *(422, "invalid_request", "reason", "the text has only white space; write it out"),
+    ),
+    "a job that there is not": (
+        get("/v1/jobs/none"),
+        *(404, "not_found", "", "there is no job 'none'; a job is deleted at its expiry"),
+    ),
+    "a series that there is not": (
+        get("/v1/series/none"),
+        *(404, "not_found", "", "there is no series 'none'; GET /v1/series lists those that you may see"),
+    ),
     "a misspelt parameter": (
         parameters({"lockd": True}),
         *(422, "invalid_request", "/parameters/lockd", "did you mean 'locked'?"),

@@ -62,7 +62,7 @@ async def _identified(request: Request) -> Caller:
         keys: ApiKeys = request.app.state.jobs.api_keys
         caller = await keys.find_caller(text)
         if caller is None:
-            raise InvalidToken("the key is unknown to this service, was revoked, or has expired")
+            raise InvalidToken(f"the key is unknown to this service, was revoked, or has expired: {_HOW}")
         return caller
     if _is_metrics_key(request, text):
         return SCRAPER

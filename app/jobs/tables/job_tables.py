@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from app.callers import Caller
-from app.errors import Conflict, InvalidRequest
+from app.errors import Conflict, InvalidRequest, job_not_found
 from app.job_kinds import Kind, kind_of
 from app.jobs.requests import GivenTable, TableOf
 from app.jobs.states import State
@@ -100,7 +100,7 @@ class JobTables:
         """
         made = jobs.find(session, job_id, caller=caller)
         if made is None:
-            raise InvalidRequest(f"there is no job '{job_id}'", "/job")
+            raise InvalidRequest(job_not_found(job_id).message, "/job")
         check_has_release(made)
         return made
 

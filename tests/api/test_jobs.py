@@ -167,6 +167,13 @@ def test_a_page_of_no_or_of_too_many_entries_is_one_that_there_is(api: Api, path
     assert more == largest
 
 
+@pytest.mark.parametrize("path", ["jobs", "buffers", "ledger", "series"])
+def test_an_empty_page_token_is_that_of_the_first_page(api: Api, path: str) -> None:
+    """AIP-158, where an empty token is the same as none."""
+    first = api.client.get(f"/v1/{path}").raise_for_status().json()
+    assert api.client.get(f"/v1/{path}", params={"page_token": ""}).raise_for_status().json() == first
+
+
 def test_purged_job_is_gone(api: Api) -> None:
     job = api.run("DSWAP", [{"a": 1}, {"a": 2}], {"swap_fields": ["a"]})
     assert api.client.delete(f"/v1/jobs/{job['id']}").status_code == 204

@@ -156,7 +156,7 @@ def create_app(settings: Settings, process: ApiProcess | None = None) -> FastAPI
         app.add_middleware(
             Cors,
             allow_origins=settings.cors_origins,
-            allow_methods=["GET", "POST", "PATCH", "DELETE"],
+            allow_methods=["GET", "HEAD", "POST", "PATCH", "DELETE"],
             allow_headers=["*"],
             expose_headers=["*"],
         )

@@ -396,7 +396,7 @@ class JobService:
         """Return the report. Raises NotFound (the job was run without one), StateConflict."""
         job = await self._succeeded(job_id, "sealed_report")
         if job.sealed_report is None:
-            raise NotFound("the job was run with report 'none'")
+            raise NotFound("the job was run with report 'none'; run it with 'summary' or 'full' to have one")
         return await self._in_thread(self._transactions.open_report, self._caller, job)
 
     async def manifest(self, job_id: str) -> dict[str, Any]:

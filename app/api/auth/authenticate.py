@@ -62,7 +62,10 @@ async def _identified(request: Request) -> Caller:
         keys: ApiKeys = request.app.state.jobs.api_keys
         caller = await keys.find_caller(text)
         if caller is None:
-            raise InvalidToken(f"the key is unknown to this service, was revoked, or has expired: {_HOW}")
+            raise InvalidToken(
+                "the key is unknown to this service, was revoked, or has expired; `rowveil keys create` makes "
+                "another"
+            )
         return caller
     if _is_metrics_key(request, text):
         return SCRAPER

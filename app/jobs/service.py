@@ -410,7 +410,10 @@ class JobService:
         """Return a job that still has its destination buffer. Raises NotFound, StateConflict, Gone."""
         job = await self._get_with_table(job_id)
         if not kind_of(job.service).has_rows:
-            raise NotFound(f"a {job.service} job has no rows: its result is its report")
+            raise NotFound(
+                f"a job of {job.service} has no rows: its result is its report, which GET "
+                f"/v1/jobs/{job_id}/report returns"
+            )
         _check_succeeded(job)
         _check_destination(job)
         return job

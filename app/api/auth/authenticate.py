@@ -63,8 +63,8 @@ async def _identified(request: Request) -> Caller:
         caller = await keys.find_caller(text)
         if caller is None:
             raise InvalidToken(
-                "the key is unknown to this service, was revoked, or has expired; `rowveil keys create` makes "
-                "another"
+                "the key is unknown to this service, was revoked, or has expired; `rowveil keys create` "
+                "makes another"
             )
         return caller
     if _is_metrics_key(request, text):

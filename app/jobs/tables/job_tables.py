@@ -177,7 +177,7 @@ def _is_anothers_buffer(blob: NamedBlob, caller: Caller) -> bool:
 def check_has_release(job: Job) -> None:
     """Raise InvalidRequest if the job has made no destination."""
     if not kind_of(job.service).has_rows:
-        raise InvalidRequest(f"a {job.service} job has no rows to attack; name a run of a service", "/job")
+        raise InvalidRequest(f"a job of {job.service} has no rows to attack; name a run of a service", "/job")
     if job.state != State.SUCCEEDED:
         raise InvalidRequest(f"the job is {job.state}: only a job that succeeded has a release", "/job")
 

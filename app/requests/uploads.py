@@ -127,8 +127,9 @@ class CsvOptions(CsvWriting):
             own = {"fields"} if self.fields is not None else set()
             own |= set() if self.header else {"header"}
             for name in sorted(self.csv_options_set() | own):
-                message = f"'{name}' says how a CSV is written; leave it out with {media_type}"
-                raise InvalidRequest(message, f"/{name}")
+                raise InvalidRequest(
+                    f"'{name}' says how a CSV is written; leave it out with {media_type}", f"/{name}"
+                )
             return Upload(media_type)
         message = Message()
         message["content-type"] = content_type

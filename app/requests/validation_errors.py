@@ -29,10 +29,11 @@ def json_pointer(parts: tuple[Any, ...]) -> str:
 
 
 def pointer_as_sent(pointer: str, body: Any) -> str:
-    """Return the JSON pointer with Optim's name of a parameter where the body has it.
+    """Return the JSON pointer with Optim's name of a parameter, and the index of a single element, as sent.
 
-    Services check their parameters by our names. A value below Optim's name may have another form than ours,
-    such as names in one text instead of a list; the pointer then ends at that name.
+    Services check their parameters by our names, and do not know whether a single element was in a list. A
+    value below Optim's name may have another form than ours, such as names in one text instead of a list; the
+    pointer then ends at that name.
     """
     parts: list[str] = []
     renamed = False
@@ -42,6 +43,9 @@ def pointer_as_sent(pointer: str, body: Any) -> str:
             name, renamed = operand, True
         elif isinstance(body, list) and token.isdecimal():
             name = int(token)
+        elif isinstance(body, list) and len(body) == 1:
+            (body,) = body
+            parts.append("/0")
         known = body if isinstance(body, dict) else range(len(body) if isinstance(body, list) else 0)
         inside = name in known
         if renamed and not inside:

@@ -90,7 +90,9 @@ def test_rows_posted_back_have_the_same_digest(api: Api, job: dict[str, Any]) ->
 
 def test_rows_in_no_wanted_type_are_not_acceptable(api: Api, job: dict[str, Any]) -> None:
     answer = api.client.get(f"/v1/jobs/{job['id']}/rows", headers={"accept": "image/png"})
-    assert "text/csv" in api.problem(answer, 406, "not_acceptable")["detail"]
+    detail = api.problem(answer, 406, "not_acceptable")["detail"]
+    assert "text/csv" in detail
+    assert detail.startswith("Accept takes none of the types")
 
 
 def test_report_says_what_every_report_says(client: httpx.Client, job: dict[str, Any]) -> None:

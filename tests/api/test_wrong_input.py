@@ -214,7 +214,15 @@ MISTAKES: dict[str, tuple[dict[str, Any], int, str, str, str]] = {
         body(gzip.compress(TEXT)),
         *(400, "bad_request", "", "send it with the header 'Content-Encoding: gzip'"),
     ),
-    "gzip that is none": (body(TEXT, **GZIP), 400, "bad_request", "", "not complete gzip data"),
+    "gzip that is none": (
+        body(TEXT, **GZIP),
+        *(
+            400,
+            "bad_request",
+            "",
+            "not complete gzip data, as its Content-Encoding requires; compress it, or",
+        ),
+    ),
     "gzip that unpacks to too much": (
         body(gzip.compress(b" " * (70 << 20), compresslevel=1), **GZIP),
         *(413, "content_too_large", "", "upload a table in POST /v1/buffers"),

@@ -8,6 +8,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from http import HTTPStatus
 from typing import Any, NoReturn, TypeVar, get_origin
 
 from anyio import to_thread
@@ -197,7 +198,9 @@ class JsonRoute(APIRoute):
         self.scope = NEEDED[options["operation_id"]]
         """Scope that the caller needs; None: no authentication."""
         # A body without a content type is read as JSON.
-        own = {"response_model_exclude_none": True, "strict_content_type": False}
+        own: dict[str, Any] = {"response_model_exclude_none": True, "strict_content_type": False}
+        if options.get("status_code") == HTTPStatus.NO_CONTENT:
+            own["response_class"] = Response  # without a type of the content that there is not
         super().__init__(*arguments, **options | own)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:

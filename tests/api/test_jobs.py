@@ -178,7 +178,9 @@ def test_an_empty_page_token_is_that_of_the_first_page(api: Api, path: str) -> N
 
 def test_purged_job_is_gone(api: Api) -> None:
     job = api.run("DSWAP", [{"a": 1}, {"a": 2}], {"swap_fields": ["a"]})
-    assert api.client.delete(f"/v1/jobs/{job['id']}").status_code == 204
+    deleted = api.client.delete(f"/v1/jobs/{job['id']}")
+    assert (deleted.status_code, deleted.content) == (204, b"")
+    assert "content-type" not in deleted.headers
     api.problem(api.client.get(f"/v1/jobs/{job['id']}"), 404)
     api.problem(api.client.delete(f"/v1/jobs/{job['id']}"), 404)
 

@@ -124,6 +124,11 @@ class NotFound(AppError):
     title = "Not found"
 
 
+def job_not_found(job_id: str) -> NotFound:
+    """Return the error for a job that does not exist, or that the caller may not see."""
+    return NotFound(f"there is no job '{job_id}'; a job is deleted at its expiry")
+
+
 class MethodNotAllowed(AppError):
     """The resource exists, but does not have this method."""
 
@@ -296,6 +301,10 @@ class IdempotencyKeyReused(InvalidRequest):
     """An idempotency key was reused with a different request."""
 
     code = "idempotency_key_reused"
+
+    def problem(self) -> dict[str, Any]:
+        """Return the problem document, which names the header."""
+        return super().problem() | {"errors": [{"parameter": "Idempotency-Key", "message": self.message}]}
 
 
 class MemoryLimit(TooLarge):

@@ -179,7 +179,7 @@ def _add_middleware(
         app.add_middleware(
             Cors,
             allow_origins=settings.cors_origins,
-            allow_methods=["GET", "POST", "PATCH", "DELETE"],
+            allow_methods=["GET", "HEAD", "POST", "PATCH", "DELETE"],
             allow_headers=["*"],
             expose_headers=["*"],
         )

@@ -50,7 +50,8 @@ async def _unzipped(body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
                 member, piece, left = await to_thread.run_sync(_decompress, member, left)
             except zlib.error:
                 raise BadRequest(
-                    "the body is not complete gzip data, as its Content-Encoding requires"
+                    "the body is not complete gzip data, as its Content-Encoding requires; compress it, or "
+                    "leave the header out"
                 ) from None
             given += len(piece)
             if given > max(_ALWAYS_ALLOWED, _MOST_SWELLING * taken):

@@ -65,6 +65,8 @@ PageSize = Annotated[
 """Entries on a page, 1 to `_LARGEST_PAGE`."""
 
 PageToken = Annotated[
-    str | SkipJsonSchema[None], Query(description="`next_page_token` of the previous page.")
+    str | SkipJsonSchema[None],
+    Query(description="`next_page_token` of the previous page; empty: the first page."),
+    AfterValidator(lambda token: token or None),
 ]
 """Place at which a page begins; None: the first page."""

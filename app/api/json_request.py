@@ -8,6 +8,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from http import HTTPStatus
 from typing import Any, NoReturn, TypeVar, get_origin
 
 from anyio import to_thread
@@ -27,8 +28,8 @@ from app.api.request_budget import LARGE_BODY, UPLOAD_BYTES, Claim, memory_of
 from app.errors import AppError, InvalidRequest
 from app.formats.errors import FormatError
 from app.formats.json_text import check_text, is_dense, is_doubtful, reason_not_json, without_byte_order_mark
-from app.requests.validation_errors import MOST_ERRORS
-from providers.errors import did_you_mean
+from app.requests.validation_errors import MOST_ERRORS, pointer_as_sent
+from providers.errors import ProviderError, did_you_mean
 
 _CONTRACT = "/v1/"
 """Path prefix below which unknown query parameters are rejected; probes and scrapers may add any."""
@@ -47,6 +48,11 @@ class JsonRequest(Request):
     def body_read(self) -> bytes | None:
         """Body, if it has been read."""
         return getattr(self, "_body", None)
+
+    @property
+    def document_read(self) -> Any:
+        """Value of the JSON body, if it has been read; else None."""
+        return getattr(self, "_json", None)
 
     def claim_memory(self, size: int) -> None:
         """Take ``size`` bytes of the budget in all, until the response is complete.
@@ -192,7 +198,9 @@ class JsonRoute(APIRoute):
         self.scope = NEEDED[options["operation_id"]]
         """Scope that the caller needs; None: no authentication."""
         # A body without a content type is read as JSON.
-        own = {"response_model_exclude_none": True, "strict_content_type": False}
+        own: dict[str, Any] = {"response_model_exclude_none": True, "strict_content_type": False}
+        if options.get("status_code") == HTTPStatus.NO_CONTENT:
+            own["response_class"] = Response  # without a type of the content that there is not
         super().__init__(*arguments, **options | own)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -239,6 +247,9 @@ class JsonRoute(APIRoute):
             except HTTPException:
                 if request.refusal is not None:
                     raise request.refusal from None
+                raise
+            except (AppError, ProviderError) as error:
+                error.pointer = pointer_as_sent(error.pointer, request.document_read)
                 raise
             finally:
                 if request.claim is not None:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
-from app.errors import BadRequest, InvalidRequest, TooLarge
+from app.errors import BadRequest, InvalidParameter, TooLarge
 from providers.errors import did_you_mean
 
 _FILE = "file"
@@ -67,7 +67,7 @@ class FileForm:
         if not self._ended:
             raise BadRequest("the form is truncated; send all of it")
         if not self._has_file:
-            raise InvalidRequest("the form lacks its part 'file', which holds the table")
+            raise InvalidParameter("the form lacks its part 'file', which holds the table", _FILE)
 
     def _on_part_begin(self) -> None:
         self._parts += 1
@@ -90,13 +90,12 @@ class FileForm:
         disposition = parse_options_header(self._headers.get("content-disposition", b""))[1]
         self._field = disposition.get(b"name", b"").decode(errors="replace")
         if self._field not in self._known:
-            raise InvalidRequest(
-                f"unknown form field '{self._field[:100]}'{did_you_mean(self._field[:100], self._known)}"
-            )
+            field = self._field[:100]
+            raise InvalidParameter(f"unknown form field '{field}'{did_you_mean(field, self._known)}", field)
         if self._field != _FILE:
             return
         if self._has_file:
-            raise InvalidRequest("the form has two files; a buffer is made from one")
+            raise InvalidParameter("the form has two files; a buffer is made from one", _FILE)
         self._has_file = True
         self.file_name = disposition.get(b"filename", b"").decode(errors="replace")
         self.file_type = self._headers.get("content-type", b"").decode("latin-1")
@@ -115,7 +114,8 @@ class FileForm:
             try:
                 self.values.setdefault(self._field, []).append(self._value.decode())
             except UnicodeDecodeError:
-                raise InvalidRequest(f"the form field '{self._field}' is not UTF-8") from None
+                message = f"the form field '{self._field}' is not UTF-8; send it in UTF-8"
+                raise InvalidParameter(message, self._field) from None
         self._value = b""
 
     def _on_end(self) -> None:

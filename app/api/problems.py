@@ -89,7 +89,8 @@ async def _on_validation_error(request: Request, error: Exception) -> Response:
     first = error.errors()[0]
     if first["type"] == "json_invalid":
         reason = first.get("ctx", {}).get("error", "not JSON")
-        problem = BadRequest(f"the body is not valid JSON: {reason}").problem()
+        message = f"the body is not valid JSON: {reason}"
+        problem = BadRequest(message).problem() | {"errors": [{"pointer": "", "message": message}]}
     elif first["loc"][0] == "body" and not _is_json(request):
         problem = UnsupportedMediaType(
             f"{sent_as(request.headers.get('content-type'))}; this operation takes application/json"
@@ -157,7 +158,9 @@ def _detail(request: Request, status: int) -> str | None:
         405: f"{request.method} is not allowed here; the Allow header lists the methods that are",
         408: "the body was sent too slowly (ROWVEIL_REQUEST_PATIENCE, ROWVEIL_LEAST_BODY_RATE); send "
         "it again",
-        413: "the body is larger than this operation takes; upload a table in POST /v1/buffers",
+        413: "the body, as it was sent or when it is decoded, is larger than "
+        f"{request.app.state.settings.max_body_bytes} bytes (ROWVEIL_MAX_BODY_BYTES); upload a table in POST "
+        "/v1/buffers",
     }.get(status)
 
 

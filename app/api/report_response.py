@@ -35,7 +35,7 @@ async def report_response(job: dict[str, Any], report: dict[str, Any], accept: s
     """
     media_type = negotiate(accept, (JSON, HTML))
     if media_type is None:
-        raise NotAcceptable(f"a report is available as {JSON} or {HTML}")
+        raise NotAcceptable(f"Accept takes none of the types that a report is available as: {JSON} or {HTML}")
     ending = "html" if media_type == HTML else "json"
     headers = {
         "Content-Disposition": f'inline; filename="rowveil-report-{job["id"]}.{ending}"',

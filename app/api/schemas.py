@@ -33,7 +33,7 @@ class ErrorItem(ResponseModel):
     pointer: str | SkipJsonSchema[None] = None
     """JSON pointer to the location in the request body."""
     parameter: str | SkipJsonSchema[None] = None
-    """Name of the path, query or header parameter, if the error is not in the body."""
+    """Name of the path, query or header parameter, or of the form's field, if the error is not in JSON."""
 
 
 class Problem(ResponseModel):

@@ -113,7 +113,9 @@ async def table_response(
     """
     media_type = negotiate(wanted.accept, MEDIA_TYPES)
     if media_type is None:
-        raise NotAcceptable(f"a table is available as {', '.join(MEDIA_TYPES)}")
+        raise NotAcceptable(
+            f"Accept takes none of the types that a table is available as: {', '.join(MEDIA_TYPES)}"
+        )
     if wanted.csv != PLAIN and media_type != CSV:
         name = next(f"csv_{each}" for each in wanted.csv.stated)
         raise InvalidParameter(f"'{name}' is for CSV; leave it out with {media_type}", name)

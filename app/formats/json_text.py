@@ -70,6 +70,14 @@ _LOST = (
 
 _NO_NUMBERS = (b"NaN", b"Infinity", b"-Infinity")
 
+_REMEDIES = {
+    "hex escape": "a half of a surrogate pair alone is no character",
+    "EOF while parsing": "the text ends too early: send all of it",
+    "number out of range": "a number has at most 4,300 digits: send it as a string",
+    "recursion limit": "lists and objects are nested at most 200 deep: flatten them",
+}
+"""Part of the parser's message -> the cause or the remedy, which it does not name."""
+
 
 def without_byte_order_mark(body: bytes) -> bytes:
     """Return the text without UTF-8's byte order mark, which a parser may ignore (RFC 8259, section 8.1)."""
@@ -93,8 +101,9 @@ def reason_not_json(body: bytes, found: str) -> str:
         body.decode()
     except UnicodeDecodeError:
         return "it is not UTF-8, in which JSON is sent (RFC 8259, section 8.1)"
-    if "hex escape" in found:
-        return f"{found}; a half of a surrogate pair alone is no character"
+    for words, remedy in _REMEDIES.items():
+        if words in found:
+            return f"{found}; {remedy}"
     if place := _PLACE.search(found):
         line, column = _start_of_line(body, int(place[1])), int(place[2]) - 1
         start = line + max(column - 1, 0)

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 import pyarrow as pa
 
 from app.callers import Caller
-from app.errors import InvalidRequest, NotFound, StateConflict, Unavailable, storage_error
+from app.errors import InvalidRequest, StateConflict, Unavailable, job_not_found, storage_error
 from app.job_kinds import kind_of, revision_of
 from app.jobs.fairness.limits import Limits
 from app.jobs.fairness.turns import turn_after
@@ -142,7 +142,7 @@ class Acceptance:
         with self._stores.database.read() as session:
             first = jobs.find(session, first_id, "sealed_seed", caller=caller)
         if first is None:
-            raise NotFound(f"there is no job '{first_id}'")
+            raise job_not_found(first_id)
         if not first.ended:
             raise StateConflict(f"the job is {first.state}; it can be rerun when it has ended")
         options = options_of_rerun(first)

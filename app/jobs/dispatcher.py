@@ -60,7 +60,10 @@ _ARRIVAL_SECONDS = 0.1
 _DEADLINE_SECONDS = 1.0
 """Interval at which queued jobs are checked for their deadlines."""
 
-_LATE = Failure(DEADLINE_EXCEEDED, "the job was still queued at its deadline, and did not run")
+_LATE = Failure(
+    DEADLINE_EXCEEDED,
+    "the job was still queued at its deadline, and did not run; submit it with a later 'deadline_seconds'",
+)
 
 _ALTERED = (
     "the job did not run: its row was changed outside of the service, or a master key is missing; the "

@@ -137,13 +137,17 @@ class SeriesTransactions:
                     f"a job of series '{name}' is queued or running; delete the series when it has ended"
                 )
             if not series.delete(session, found.id):
-                raise NotFound(f"there is no series '{name}'")
+                raise NotFound(_no_series(name))
             self._stores.audit.append(session, caller, "series.delete", found.id, now)
         self._stores.database.truncate_log()
+
+
+def _no_series(name: str) -> str:
+    return f"there is no series '{name}'; GET /v1/series lists those that you may see"
 
 
 def _found(session: Any, caller: Caller, owner: str, name: str) -> SeriesFigures:
     found = series.named(session, caller, owner, name)
     if found is None:
-        raise NotFound(f"there is no series '{name}'")
+        raise NotFound(_no_series(name))
     return found

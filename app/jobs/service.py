@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from app.callers import READ, THE_SERVICE, Caller
 from app.engine.engine import Progress, TaskFunction
-from app.errors import Forbidden, Gone, NotFound, ScopeMissing, StateConflict, Unavailable
+from app.errors import Forbidden, Gone, NotFound, ScopeMissing, StateConflict, Unavailable, job_not_found
 from app.formats.json_output import SMALL_BYTES, encoded_size
 from app.ids import job_of_token, new_id, token_of_job
 from app.job_kinds import kind_of
@@ -283,7 +283,7 @@ class JobService:
         if not job.ended:
             raise StateConflict(f"the job is {job.state}: cancel it before you delete it")
         if not await self._in_thread(self._transactions.delete_ended, self._caller, job):
-            raise NotFound(f"there is no job '{job_id}'")  # a concurrent request has deleted it
+            raise job_not_found(job_id)  # a concurrent request has deleted it
 
     # -------------------------------------------------------------------------------------- read jobs
 
@@ -396,7 +396,7 @@ class JobService:
         """Return the report. Raises NotFound (the job was run without one), StateConflict."""
         job = await self._succeeded(job_id, "sealed_report")
         if job.sealed_report is None:
-            raise NotFound("the job was run with report 'none'")
+            raise NotFound("the job was run with report 'none'; run it with 'summary' or 'full' to have one")
         return await self._in_thread(self._transactions.open_report, self._caller, job)
 
     async def manifest(self, job_id: str) -> dict[str, Any]:
@@ -410,7 +410,10 @@ class JobService:
         """Return a job that still has its destination buffer. Raises NotFound, StateConflict, Gone."""
         job = await self._get_with_table(job_id)
         if not kind_of(job.service).has_rows:
-            raise NotFound(f"a {job.service} job has no rows: its result is its report")
+            raise NotFound(
+                f"a job of {job.service} has no rows: its result is its report, which GET "
+                f"/v1/jobs/{job_id}/report returns"
+            )
         _check_succeeded(job)
         _check_destination(job)
         return job

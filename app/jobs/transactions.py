@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from app.callers import Caller
-from app.errors import NotFound
+from app.errors import job_not_found
 from app.jobs.failure_errors import rows_gone
 from app.jobs.job_metrics import JobMetrics
 from app.jobs.reference_writer import warn_of_earlier_writes
@@ -45,21 +45,21 @@ class JobTransactions:
         with self._stores.database.read() as session:
             job = jobs.find(session, job_id, *deferred, caller=caller)
         if job is None:
-            raise NotFound(f"there is no job '{job_id}'")
+            raise job_not_found(job_id)
         return job
 
     def look(self, caller: Caller, job_id: str) -> jobs.JobRow:
         """Return the columns of the job that are not deferred. Raises NotFound."""
         job = jobs.look(self._stores.database, job_id, caller)
         if job is None:
-            raise NotFound(f"there is no job '{job_id}'")
+            raise job_not_found(job_id)
         return job
 
     def has_ended(self, caller: Caller, job_id: str) -> bool:
         """Whether the job has ended. Raises NotFound."""
         job = jobs.look_at_end(self._stores.database, job_id, caller)
         if job is None:
-            raise NotFound(f"there is no job '{job_id}'")
+            raise job_not_found(job_id)
         return job.finished_at is not None
 
     def deliveries(self, job_ids: Collection[str]) -> Sequence[webhook_outbox.DeliveryRow]:
@@ -96,7 +96,7 @@ class JobTransactions:
         self._stores.database.check_space()
         with self._stores.database.write() as session:
             if not jobs.annotate(session, Job, job_id, changes):
-                raise NotFound(f"there is no job '{job_id}'")
+                raise job_not_found(job_id)
             self._stores.audit.append(session, caller, "job.annotate", job_id, moment(session))
         self._stores.database.truncate_log()  # it has the texts that were replaced
 

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
-from app.errors import InvalidRequest, UnsupportedMediaType
+from app.errors import InvalidParameter, InvalidRequest, UnsupportedMediaType
 from app.formats.csv_dialect import ENCODINGS, CsvDialect, DecimalMark, Encoding, known_encoding
 from app.formats.json_text import unique_names
 from app.formats.media_types import ARROW_STREAM, CSV, PARQUET, essence, sent_as
@@ -127,7 +127,9 @@ class CsvOptions(CsvWriting):
             own = {"fields"} if self.fields is not None else set()
             own |= set() if self.header else {"header"}
             for name in sorted(self.csv_options_set() | own):
-                raise InvalidRequest(f"'{name}' says how a CSV is written; leave it out with {media_type}")
+                raise InvalidRequest(
+                    f"'{name}' says how a CSV is written; leave it out with {media_type}", f"/{name}"
+                )
             return Upload(media_type)
         message = Message()
         message["content-type"] = content_type
@@ -141,7 +143,9 @@ class CsvOptions(CsvWriting):
     def _has_header(self, stated: str) -> bool:
         """Return whether the first line names the fields (RFC 4180, section 3: `header`)."""
         if stated == "present" and not self.header:
-            raise InvalidRequest("'header' and the header of the Content-Type differ; state one of the two")
+            raise InvalidRequest(
+                "'header' and the header of the Content-Type differ; state one of the two", "/header"
+            )
         return self.header and stated != "absent"
 
     def _charset(self, charset: object) -> str:
@@ -154,7 +158,7 @@ class CsvOptions(CsvWriting):
             )
         if self.encoding not in (None, known):
             raise InvalidRequest(
-                "'encoding' and the charset of the Content-Type differ; state one of the two"
+                "'encoding' and the charset of the Content-Type differ; state one of the two", "/encoding"
             )
         return known
 
@@ -163,8 +167,15 @@ class UploadOptions(CsvOptions, AnnotationsBody):
     """Options of an upload to a buffer: name, label and notes of the buffer, and how a CSV is written."""
 
     def described(self, content_type: str) -> Upload:
-        """Return the upload of this type with these options. Raises UnsupportedMediaType, InvalidRequest."""
-        return replace(super().described(content_type), annotations=self.annotations)
+        """Return the upload of this type with these options.
+
+        Raises UnsupportedMediaType, InvalidParameter: the options of an upload are in its query or its form.
+        """
+        try:
+            upload = super().described(content_type)
+        except InvalidRequest as error:
+            raise InvalidParameter(error.message, error.pointer.removeprefix("/")) from None
+        return replace(upload, annotations=self.annotations)
 
 
 def refuse_long_content_type(content_type: str) -> None:

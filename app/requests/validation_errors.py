@@ -4,7 +4,20 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from providers.errors import reference_token
-from providers.params import OPTIM_OPERANDS, fault_message
+from providers.params import OPTIM_OPERANDS, SERIES_NAME, fault_message
+
+DIGEST = "^sha256t?:[0-9a-f]{64}$"
+"""Pattern of a table's digest, in either form."""
+
+NOT_BLANK = r"\S"
+"""Pattern of a text that has a character other than white space."""
+
+_OF_PATTERNS = {
+    DIGEST: "a digest is 'sha256t:' or 'sha256:' and 64 hexadecimal digits, as a job or a buffer shows it",
+    NOT_BLANK: "the text has only white space; write it out",
+    SERIES_NAME: "a series' name is 1 to 64 letters, digits, '.', '_' and '-', a letter or digit first",
+}
+"""Pattern of a text -> message for a text that does not match it; pydantic's shows the pattern alone."""
 
 MOST_ERRORS = 100
 """Most errors that a response lists; a small request may have an error at every second byte."""
@@ -13,6 +26,39 @@ MOST_ERRORS = 100
 def json_pointer(parts: tuple[Any, ...]) -> str:
     """Return the JSON pointer (RFC 6901) of a location, such as ``/parameters/swap_fields/0``."""
     return "".join(f"/{reference_token(part)}" for part in parts)
+
+
+def pointer_as_sent(pointer: str, body: Any) -> str:
+    """Return the JSON pointer with Optim's name of a parameter, and the index of a single element, as sent.
+
+    Services check their parameters by our names, and do not know whether a single element was in a list. A
+    value below Optim's name may have another form than ours, such as names in one text instead of a list; the
+    pointer then ends at that name.
+    """
+    parts: list[str] = []
+    renamed = False
+    for token in pointer.split("/")[1:]:
+        name: Any = token.replace("~1", "/").replace("~0", "~")
+        if isinstance(body, dict) and name not in body and (operand := _operand_in(body, name)):
+            name, renamed = operand, True
+        elif isinstance(body, list) and token.isdecimal():
+            name = int(token)
+        elif isinstance(body, list) and len(body) == 1:
+            (body,) = body
+            parts.append("/0")
+        known = body if isinstance(body, dict) else range(len(body) if isinstance(body, list) else 0)
+        inside = name in known
+        if renamed and not inside:
+            break
+        body = body[name] if inside else None
+        parts.append(f"/{reference_token(name)}")
+    return "".join(parts)
+
+
+def _operand_in(body: dict[Any, Any], name: Any) -> str | None:
+    """Return the member of the body that has a parameter by its Optim name, if there is one."""
+    operands = (operand for operand, ours in OPTIM_OPERANDS.items() if ours == name)
+    return next((operand for operand in operands if operand in body), None)
 
 
 def error_items(faults: Iterable[Any], body: Any) -> list[dict[str, str]]:
@@ -31,7 +77,8 @@ def error_items(faults: Iterable[Any], body: Any) -> list[dict[str, str]]:
             last["message"] += f" (only the first {MOST_ERRORS} errors are listed)"
             break
         location, *path = fault["loc"]
-        message = fault_message(fault)
+        pattern = fault.get("ctx", {}).get("pattern")
+        message = _OF_PATTERNS.get(pattern) or fault_message(fault)
         if location != "body":
             # Branches of unions follow the parameter's name, and indices of a list are no use to a reader.
             name = str(path[0]) if path else str(location)
@@ -64,8 +111,7 @@ def _path_in(body: Any, path: Sequence[Any]) -> tuple[Any, ...]:
     for name in path:
         part = name
         if isinstance(body, dict) and name not in body:
-            operands = (operand for operand, ours in OPTIM_OPERANDS.items() if ours == name)
-            part = next((operand for operand in operands if operand in body), name)
+            part = _operand_in(body, name) or name
         inside = isinstance(body, dict) and part in body
         if inside or (isinstance(body, list) and isinstance(part, int) and part < len(body)):
             body = body[part]

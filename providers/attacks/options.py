@@ -133,7 +133,7 @@ def check_known_rows(options: AttackOptions, rows: int) -> None:
                 f"/known_rows/{index}",
             )
         if row in found:
-            raise ParameterError(f"row {row} is named twice", f"/known_rows/{index}")
+            raise ParameterError(f"row {row} is named twice; name it once", f"/known_rows/{index}")
         found.add(row)
 
 
@@ -144,7 +144,7 @@ def _check_names(names: Iterable[str], known: list[str], pointer: str) -> None:
         if name not in known_names:
             raise ParameterError(f"unknown field '{name}'{did_you_mean(name, known)}", f"{pointer}/{index}")
         if name in found:
-            raise ParameterError(f"field '{name}' is named twice", f"{pointer}/{index}")
+            raise ParameterError(f"field '{name}' is named twice; name it once", f"{pointer}/{index}")
         found.add(name)
 
 

@@ -30,7 +30,7 @@ def check_fields(fields: Sequence[str], domain: Mapping[str, Sequence[Any]], sch
         if name not in known:
             raise ParameterError(f"unknown field '{name}'{did_you_mean(name, schema.names)}", pointer)
         if name in redrawn:
-            raise ParameterError(f"field '{name}' is named twice", pointer)
+            raise ParameterError(f"field '{name}' is named twice; name it once", pointer)
         redrawn.add(name)
         field = schema.field(name)
         if not _is_number(below_encodings(field.type)):

@@ -79,7 +79,7 @@ def check_kinds(fields: Sequence[str], ordinal: Mapping[str, Sequence[Any]], sch
         pointer = f"/parameters/ordinal_fields/{reference_token(name)}"
         levels = _levels(ordinal[name], field, pointer)
         if len(set(map(_comparable, levels))) < len(levels):
-            raise ParameterError(f"a level of '{name}' is named twice", pointer)
+            raise ParameterError(f"a level of '{name}' is named twice; name it once", pointer)
 
 
 def encode(

@@ -97,7 +97,7 @@ def ranking_figures(options: CandidateOptions, measures: MeasureOptions) -> list
         if name == options.utility and figure.measure.concerns != "utility":
             raise ParameterError(f"'{figure.name}' is a figure of risk, not of utility", pointer)
         if figure.name in named:
-            raise ParameterError(f"'{figure.name}' is named twice", pointer)
+            raise ParameterError(f"'{figure.name}' is named twice; name it once", pointer)
         named.add(figure.name)
         figures.append(figure)
     return figures

@@ -114,7 +114,7 @@ class CdswapParams(SwapParams):
         if given != wanted and self.classifier != ("identity",):
             raise PydanticCustomError(
                 "classifier_count",
-                "there are {wanted} control fields and {given} classifiers: give a list with one "
+                "the control fields are {wanted} and the classifiers {given}: give a list with one "
                 "classifier for each control field",
                 {"given": given, "wanted": wanted},
             )

@@ -218,7 +218,7 @@ def check(params: RwnParams, schema: pa.Schema) -> RwnParams:
             if name not in known:
                 raise ParameterError(f"unknown field '{name}'{did_you_mean(name, schema.names)}", pointer)
             if name in seen:
-                raise ParameterError(f"field '{name}' is named twice", pointer)
+                raise ParameterError(f"field '{name}' is named twice; name it once", pointer)
             seen.add(name)
             if parameter == "perturb_fields":
                 check_movable(schema.field(name), pointer)

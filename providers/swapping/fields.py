@@ -80,10 +80,11 @@ def resolve_names(params: P, schema: pa.Schema, control_fields: Sequence[str] = 
         if name not in known_names:
             raise ParameterError(f"unknown field '{name}'{did_you_mean(name, known)}", pointer)
         if name in named:
-            raise ParameterError(f"swap field '{name}' is named twice", pointer)
+            raise ParameterError(f"swap field '{name}' is named twice; name it once", pointer)
         named.add(name)
         if name in controls:
-            raise ParameterError(f"field '{name}' is both swap and control field", pointer)
+            message = f"field '{name}' is both swap and control field; name it as one of the two"
+            raise ParameterError(message, pointer)
         check_movable(schema.field(name), pointer)
     return params.model_copy(update={"swap_fields": tuple(names), "swap_field_indices": ()})
 

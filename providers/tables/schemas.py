@@ -61,5 +61,5 @@ def check_names(
                 f"unknown {kind} '{name}'{did_you_mean(name, schema.names)}", pointer_of(index)
             )
         if name in named:
-            raise ParameterError(f"{kind} '{name}' is named twice", pointer_of(index))
+            raise ParameterError(f"{kind} '{name}' is named twice; name it once", pointer_of(index))
         named.add(name)

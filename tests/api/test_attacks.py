@@ -88,6 +88,7 @@ def test_the_release_of_a_job_is_attacked_through_a_sister(
 def test_it_gives_no_rows(api: Api, job: dict[str, Any]) -> None:
     problem = api.problem(api.client.get(f"/v1/jobs/{job['id']}/rows"), 404, "not_found")
     assert "its result is its report" in problem["detail"]
+    assert problem["detail"].startswith("a job of attacks has no rows")
 
 
 def test_a_table_of_any_tool_has_no_control_and_the_report_says_so(api: Api) -> None:
@@ -172,7 +173,10 @@ def test_the_source_must_be_the_jobs_own(api: Api, swapped: dict[str, Any]) -> N
 
 
 def test_a_job_of_another_kind_or_without_rows_is_no_release(api: Api, job: dict[str, Any]) -> None:
-    for other, reason in ((job["id"], "has no rows to attack"), ("nobody", "there is no job 'nobody'")):
+    for other, reason in (
+        (job["id"], "has no rows to attack; name a run of a service"),
+        ("nobody", "there is no job 'nobody'"),
+    ):
         problem = api.problem(api.client.post("/v1/attacks", json=call(job=other)), 422)
         assert problem["errors"][0]["pointer"] == "/job"
         assert reason in problem["errors"][0]["message"]

@@ -75,7 +75,9 @@ def test_pages_of_named_origins_alone_may_call(client: httpx.Client) -> None:
     wanted["access-control-request-method"] = "PUT"
     put = client.options("/v1/services/DSWAP", headers={"origin": DESK, **wanted})
     assert "because of its method;" in Api.problem(put, 400, "bad_request")["detail"]
-    assert put.headers["access-control-allow-methods"] == "GET, POST, PATCH, DELETE"
+    assert put.headers["access-control-allow-methods"] == "GET, HEAD, POST, PATCH, DELETE"
+    wanted["access-control-request-method"] = "HEAD"
+    assert client.options("/v1/services", headers={"origin": DESK, **wanted}).status_code == 200
     answer = client.get("/v1/jobs", headers={"origin": DESK})
     assert answer.headers["access-control-allow-origin"] == DESK
     assert "access-control-allow-origin" not in client.get("/v1/jobs", headers={"origin": "null"}).headers

@@ -72,7 +72,9 @@ def test_head_where_get_is_none(api: Api) -> None:
 def test_broken_json_is_a_bad_request(api: Api) -> None:
     headers = {"content-type": "application/json"}
     answer = api.client.post("/v1/services/DSWAP", content=b'{"source": {', headers=headers)
-    api.problem(answer, 400, "bad_request")
+    problem = api.problem(answer, 400, "bad_request")
+    assert problem["detail"].endswith("line 1 column 12; the text ends too early: send all of it")
+    assert problem["errors"] == [{"pointer": "", "message": problem["detail"]}]
 
 
 @pytest.mark.parametrize("token", [b"NaN", b"Infinity"])
@@ -108,6 +110,7 @@ def test_too_large_a_body_is_refused_with_advice(api: Api) -> None:
     )
     problem = api.problem(answer, 413)
     assert "/v1/buffers" in problem["detail"]
+    assert "is larger than 4194304 bytes (ROWVEIL_MAX_BODY_BYTES)" in problem["detail"]
 
 
 def test_respond_async_answers_202_at_once(api: Api) -> None:
@@ -136,7 +139,8 @@ def test_idempotency_key_gives_the_same_job(api: Api) -> None:
     other = CALL | {"report": "none"}
     answer = api.client.post("/v1/services/DSWAP", json=other, headers=headers)
     assert answer.status_code in (409, 422)
-    api.problem(answer, answer.status_code)
+    problem = api.problem(answer, answer.status_code)
+    assert problem["errors"] == [{"parameter": "Idempotency-Key", "message": problem["detail"]}]
 
 
 @pytest.mark.parametrize("keys", [("key-1", "key-2"), ("key-1", "key-1")])

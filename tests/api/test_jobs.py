@@ -90,7 +90,9 @@ def test_rows_posted_back_have_the_same_digest(api: Api, job: dict[str, Any]) ->
 
 def test_rows_in_no_wanted_type_are_not_acceptable(api: Api, job: dict[str, Any]) -> None:
     answer = api.client.get(f"/v1/jobs/{job['id']}/rows", headers={"accept": "image/png"})
-    assert "text/csv" in api.problem(answer, 406, "not_acceptable")["detail"]
+    detail = api.problem(answer, 406, "not_acceptable")["detail"]
+    assert "text/csv" in detail
+    assert detail.startswith("Accept takes none of the types")
 
 
 def test_report_says_what_every_report_says(client: httpx.Client, job: dict[str, Any]) -> None:
@@ -167,9 +169,18 @@ def test_a_page_of_no_or_of_too_many_entries_is_one_that_there_is(api: Api, path
     assert more == largest
 
 
+@pytest.mark.parametrize("path", ["jobs", "buffers", "ledger", "series"])
+def test_an_empty_page_token_is_that_of_the_first_page(api: Api, path: str) -> None:
+    """AIP-158, where an empty token is the same as none."""
+    first = api.client.get(f"/v1/{path}").raise_for_status().json()
+    assert api.client.get(f"/v1/{path}", params={"page_token": ""}).raise_for_status().json() == first
+
+
 def test_purged_job_is_gone(api: Api) -> None:
     job = api.run("DSWAP", [{"a": 1}, {"a": 2}], {"swap_fields": ["a"]})
-    assert api.client.delete(f"/v1/jobs/{job['id']}").status_code == 204
+    deleted = api.client.delete(f"/v1/jobs/{job['id']}")
+    assert (deleted.status_code, deleted.content) == (204, b"")
+    assert "content-type" not in deleted.headers
     api.problem(api.client.get(f"/v1/jobs/{job['id']}"), 404)
     api.problem(api.client.delete(f"/v1/jobs/{job['id']}"), 404)
 

@@ -120,5 +120,7 @@ def test_without_authentication_it_warns_and_serves_this_machine_alone(
         ):
             refused = client.get("/v1/jobs", headers=headers)
             assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
+            setting = "ROWVEIL_AUTH=on" if "host" in headers else "ROWVEIL_CORS_ORIGINS"
+            assert setting in refused.json()["detail"]
         same = client.get("/v1/jobs", headers={"origin": address})
         assert same.status_code == 200

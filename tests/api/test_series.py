@@ -142,7 +142,7 @@ def test_the_manifest_names_the_pairs(api: Api, name: str) -> None:
         ({"swap_fields": ["income", "town"]}, "/parameters", "each unit has one partner"),
         ({"nulls": "keep"}, "/parameters", "set 'nulls' to 'swap'"),
         ({"household": "person"}, "/parameters", "give 'unit_id' or 'household', one of the two"),
-        ({"series": "no spaces"}, "/parameters/series", "pattern"),
+        ({"series": "no spaces"}, "/parameters/series", "1 to 64 letters, digits"),
         ({"unit_id": "income"}, "/parameters/unit_id", "both unit and swap field"),
         ({"unit_id": "person_"}, "/parameters/unit_id", "did you mean 'person'"),
         (

@@ -122,6 +122,26 @@ MISTAKES: dict[str, tuple[dict[str, Any], int, str, str, str]] = {
         },
         *(422, "invalid_parameter", "/services/0/parameters/k", "it is a parameter of MEDS and RWN"),
     ),
+    "an unknown field by Optim's operand": (
+        run({"parameters": {"SWAP_FIELD_NAMES": ["agee"], "SWAP_CONTROL_ATTR": "city"}}),
+        *(422, "invalid_parameter", "/parameters/SWAP_FIELD_NAMES/0", "did you mean 'age'?"),
+    ),
+    "no digest for the ledger": (
+        get("/v1/ledger?source=sha256t:12"),
+        *(422, "invalid_request", "source", "a digest is 'sha256t:' or 'sha256:' and 64 hexadecimal digits"),
+    ),
+    "a blank reason for a seed": (
+        get("/v1/jobs/none/seed?reason=%20%20%20%20%20%20%20%20%20"),
+        *(422, "invalid_request", "reason", "the text has only white space; write it out"),
+    ),
+    "a job that there is not": (
+        get("/v1/jobs/none"),
+        *(404, "not_found", "", "there is no job 'none'; a job is deleted at its expiry"),
+    ),
+    "a series that there is not": (
+        get("/v1/series/none"),
+        *(404, "not_found", "", "there is no series 'none'; GET /v1/series lists those that you may see"),
+    ),
     "a misspelt parameter": (
         parameters({"lockd": True}),
         *(422, "invalid_request", "/parameters/lockd", "did you mean 'locked'?"),
@@ -194,7 +214,15 @@ MISTAKES: dict[str, tuple[dict[str, Any], int, str, str, str]] = {
         body(gzip.compress(TEXT)),
         *(400, "bad_request", "", "send it with the header 'Content-Encoding: gzip'"),
     ),
-    "gzip that is none": (body(TEXT, **GZIP), 400, "bad_request", "", "not complete gzip data"),
+    "gzip that is none": (
+        body(TEXT, **GZIP),
+        *(
+            400,
+            "bad_request",
+            "",
+            "not complete gzip data, as its Content-Encoding requires; compress it, or",
+        ),
+    ),
     "gzip that unpacks to too much": (
         body(gzip.compress(b" " * (70 << 20), compresslevel=1), **GZIP),
         *(413, "content_too_large", "", "upload a table in POST /v1/buffers"),

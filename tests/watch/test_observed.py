@@ -59,6 +59,8 @@ def test_a_trace_goes_from_the_request_into_the_worker(watched: WatchedService) 
         "rowveil.request_id",
         "rowveil.rows",
         "rowveil.service",
+        "url.path",
+        "url.scheme",
     }
     everything = b"".join(span.SerializeToString() for span in watched.collector.spans)
     for secret in (SEED, "Quux", "98765432", "income"):

@@ -62,7 +62,10 @@ async def _identified(request: Request) -> Caller:
         keys: ApiKeys = request.app.state.jobs.api_keys
         caller = await keys.find_caller(text)
         if caller is None:
-            raise InvalidToken("the key is unknown to this service, was revoked, or has expired")
+            raise InvalidToken(
+                "the key is unknown to this service, was revoked, or has expired; `rowveil keys create` "
+                "makes another"
+            )
         return caller
     if _is_metrics_key(request, text):
         return SCRAPER
@@ -87,9 +90,15 @@ def _must_be_of_this_machine(request: Request) -> None:
     origin = request.headers.get("origin")
     allowed = request.app.state.settings.cors_origins
     if _hostname(host) not in LOOPBACK:
-        raise Forbidden("authentication is off: the service accepts requests only at localhost")
+        raise Forbidden(
+            "authentication is off: the service accepts requests only at localhost; call it there, or set "
+            "ROWVEIL_AUTH=on"
+        )
     if origin is not None and origin not in (f"http://{host}", f"https://{host}", *allowed):
-        raise Forbidden("authentication is off: pages of other origins may not call the service")
+        raise Forbidden(
+            "authentication is off: pages of other origins may not call the service; ROWVEIL_CORS_ORIGINS "
+            "names those that may"
+        )
 
 
 def _hostname(host: str) -> str | None:

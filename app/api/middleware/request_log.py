@@ -1,6 +1,7 @@
 """Request id, trace span, metrics and log line of every request.
 
-Metrics and logs use the route's template instead of the path, whose segments and query come from the client.
+Metrics, logs and spans use the route's template instead of the path, whose segments and query come from the
+client. Attributes and names of spans are those of OpenTelemetry's conventions for HTTP servers.
 """
 
 import logging
@@ -25,6 +26,12 @@ _log = logging.getLogger("rowveil.http")
 _UNMATCHED = "unmatched"
 
 _ABORTED = "aborted"
+
+_SPAN_METHODS = frozenset({*METHODS, "CONNECT", "TRACE"})
+"""Methods that a span may have; any other is `_OTHER`, and `HTTP` in the span's name."""
+
+_SCRUBBED = "REDACTED"
+"""Attribute `url.path`, which is required, of a request without a route."""
 
 _PROBES = ("/livez", "/readyz", "/metrics")
 """Paths requested every few seconds; logged at `debug`."""
@@ -59,17 +66,25 @@ class RequestLog:
             await send(message)
 
         method = known(scope["method"], METHODS)
-        with tracing.span(method, parent=headers.get("traceparent"), kind="server") as span:
+        name = scope["method"] if scope["method"] in _SPAN_METHODS else "HTTP"
+        begun = {
+            "http.request.method": "_OTHER" if name == "HTTP" else name,
+            "url.scheme": scope.get("scheme", "http"),
+        }
+        with tracing.span(name, begun, headers.get("traceparent"), "server") as span:
             try:
                 await self._app(scope, receive, watched_send)
             finally:
-                route = getattr(scope.get("route"), "path", _UNMATCHED)
-                span.name(f"{method} {route}")
-                span.set({"http.request.method": method, "http.route": route})
-                span.set({"http.response.status_code": status, "rowveil.request_id": request_id})
+                route = getattr(scope.get("route"), "path", None)
+                span.set({"url.path": route or _SCRUBBED, "rowveil.request_id": request_id})
+                if route is not None:
+                    span.name(f"{name} {route}")
+                    span.set({"http.route": route})
+                if status:
+                    span.set({"http.response.status_code": status})
                 if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
                     span.failed(str(status))
-                self._log_request(method, route, status, time.perf_counter() - started)
+                self._log_request(method, route or _UNMATCHED, status, time.perf_counter() - started)
 
     def _log_request(self, method: str, route: str, status: int, seconds: float) -> None:
         shown = str(status) if status else _ABORTED

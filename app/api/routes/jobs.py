@@ -45,6 +45,7 @@ from app.requests.annotations import AnnotationChange, Line, without_controls
 from app.requests.rerun import RerunRequest
 from app.requests.source import SentTo, Source
 from app.requests.uploads import UPLOADED
+from app.requests.validation_errors import NOT_BLANK
 from providers import PROVIDERS
 from providers.errors import did_you_mean
 
@@ -283,7 +284,7 @@ async def reveal_seed(
         Query(
             min_length=8,
             max_length=500,
-            pattern=r"\S",
+            pattern=NOT_BLANK,
             description="Reason for the audit log. [8 to 500]",
         ),
         without_controls,

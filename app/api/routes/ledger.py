@@ -12,6 +12,7 @@ from app.api.json_request import JsonRoute
 from app.api.openapi_responses import listed, problems
 from app.api.schemas import LedgerPage
 from app.jobs.releases.stated_epsilon import stated_epsilon
+from app.requests.validation_errors import DIGEST
 from app.store.sql.models import Release
 
 router = APIRouter(prefix="/v1/ledger", tags=["jobs"], route_class=JsonRoute)
@@ -28,7 +29,7 @@ async def list_releases(
     jobs: Jobs,
     request: Request,
     source: Annotated[
-        Annotated[str, Field(max_length=80, pattern="^sha256t?:[0-9a-f]{64}$")] | SkipJsonSchema[None],
+        Annotated[str, Field(max_length=80, pattern=DIGEST)] | SkipJsonSchema[None],
         Query(
             description="Only releases of the source with this digest, and of tables recognised as the same.",
         ),

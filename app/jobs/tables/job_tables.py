@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from app.callers import Caller
-from app.errors import Conflict, InvalidRequest
+from app.errors import Conflict, InvalidRequest, job_not_found
 from app.job_kinds import Kind, kind_of
 from app.jobs.requests import GivenTable, TableOf
 from app.jobs.states import State
@@ -100,7 +100,7 @@ class JobTables:
         """
         made = jobs.find(session, job_id, caller=caller)
         if made is None:
-            raise InvalidRequest(f"there is no job '{job_id}'", "/job")
+            raise InvalidRequest(job_not_found(job_id).message, "/job")
         check_has_release(made)
         return made
 
@@ -177,7 +177,7 @@ def _is_anothers_buffer(blob: NamedBlob, caller: Caller) -> bool:
 def check_has_release(job: Job) -> None:
     """Raise InvalidRequest if the job has made no destination."""
     if not kind_of(job.service).has_rows:
-        raise InvalidRequest(f"a {job.service} job has no rows to attack; name a run of a service", "/job")
+        raise InvalidRequest(f"a job of {job.service} has no rows to attack; name a run of a service", "/job")
     if job.state != State.SUCCEEDED:
         raise InvalidRequest(f"the job is {job.state}: only a job that succeeded has a release", "/job")
 

@@ -118,7 +118,7 @@ def check_options(
             pointer = f"{_POINTER}/{parameter}/{index}"
             _check_known(name, both, pointer)
             if name in named:
-                raise ParameterError(f"field '{name}' is named twice", pointer)
+                raise ParameterError(f"field '{name}' is named twice; name it once", pointer)
             named.add(name)
             source, other = both[name]
             reason = (

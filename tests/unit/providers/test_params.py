@@ -257,7 +257,7 @@ BY_MODEL: list[tuple[str, dict[str, Any], str]] = [
     (
         "CDSWAP",
         {**INCOME, "control_field": ["a", "b"], "classifier": {"prefix": 2}},
-        "there are 2 control fields and 1 classifiers: give a list with one classifier for each control "
+        "the control fields are 2 and the classifiers 1: give a list with one classifier for each control "
         "field",
     ),
     (

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from app.api.multipart import FileForm
-from app.errors import AppError, BadRequest, InvalidRequest, TooLarge
+from app.errors import AppError, BadRequest, InvalidParameter, TooLarge
 
 TYPE = "multipart/form-data; boundary=edge"
 FILE = (
@@ -49,10 +49,10 @@ def test_file_and_values_are_found_wherever_the_body_is_cut(size: int) -> None:
         (FILE + CONTENT, BadRequest, "truncated"),
         (b"", BadRequest, "truncated"),
         (b"no form", BadRequest, "RFC 7578"),
-        (VALUE + END, InvalidRequest, "lacks its part 'file'"),
-        (FILE + b"\r\n" + FILE + b"\r\n" + END, InvalidRequest, "two files"),
-        (VALUE.replace(b'"word"', b'"wrod"') + END, InvalidRequest, "did you mean 'word'?"),
-        (VALUE.replace("né".encode(), b"\xff") + END, InvalidRequest, "'word' is not UTF-8"),
+        (VALUE + END, InvalidParameter, "lacks its part 'file'"),
+        (FILE + b"\r\n" + FILE + b"\r\n" + END, InvalidParameter, "two files"),
+        (VALUE.replace(b'"word"', b'"wrod"') + END, InvalidParameter, "did you mean 'word'?"),
+        (VALUE.replace("né".encode(), b"\xff") + END, InvalidParameter, "'word' is not UTF-8"),
         (VALUE.replace("né".encode(), b"x" * 2**20 * 2) + END, TooLarge, "other than the file"),
         (VALUE * 301 + END, TooLarge, "300 parts"),
         (b"--edge\r\n" + b"x" * 10**6, BadRequest, "RFC 7578"),
@@ -61,6 +61,18 @@ def test_file_and_values_are_found_wherever_the_body_is_cut(size: int) -> None:
 def test_a_form_that_is_not_right_is_refused(body: bytes, error: type[AppError], words: str) -> None:
     with pytest.raises(error, match=words):
         taken(body, 5000)
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [(VALUE.replace(b'"word"', b'"wrod"'), "wrod"), (FILE + b"\r\n" + FILE + b"\r\n", "file")],
+)
+def test_a_refused_field_is_named_for_programs(body: bytes, field: str) -> None:
+    """Its problem had no list of errors, which that of an unknown query parameter has."""
+    with pytest.raises(InvalidParameter) as refused:
+        taken(body + END, 5000)
+    (error,) = refused.value.problem()["errors"]
+    assert error == {"parameter": field, "message": refused.value.message}
 
 
 @pytest.mark.parametrize("content_type", ["multipart/form-data", f"multipart/form-data; boundary={'x' * 71}"])

@@ -200,6 +200,23 @@ def test_the_reason_that_a_text_is_no_json_takes_no_multiple_of_its_memory() -> 
     assert most < 2 * len(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        (b"{", "send all of it"),
+        (b'{"source": {"rows": [{"a', "send all of it"),
+        (b'{"a":' + b"9" * 4301 + b"}", "a number has at most 4,300 digits: send it as a string"),
+        (b'{"a":' * 300, "are nested at most 200 deep"),
+    ],
+)
+def test_a_text_that_ends_early_or_is_beyond_a_limit_has_its_remedy(text: bytes, remedy: str) -> None:
+    """A text of `{` alone was said not to begin with it."""
+    reason = reason_not_json(text, fault_of(text))
+    assert reason.startswith(fault_of(text))
+    assert reason.endswith(remedy) or f"{remedy}:" in reason
+    assert "begins with" not in reason
+
+
 @pytest.mark.parametrize("lines", [0, 1, 2, 50, 2**18 - 7, 2**18 - 6, 2**18 - 5, 2**19])
 @pytest.mark.parametrize("end", [b"\n", b" \n", b"\r\n"])
 def test_the_place_of_a_fault_is_found_in_every_line(lines: int, end: bytes) -> None:

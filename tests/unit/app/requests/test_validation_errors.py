@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from app.requests.run import run_request_model
-from app.requests.validation_errors import MOST_ERRORS, error_items
+from app.requests.validation_errors import MOST_ERRORS, error_items, pointer_as_sent
 from providers import PROVIDERS
 
 WRONG: dict[str, tuple[dict[str, Any], str, str]] = {
@@ -145,3 +145,27 @@ def test_long_lists_and_objects_are_taken_in_their_order() -> None:
     assert list(params.swap_fields) == fields
     written = params.model_dump(mode="json", by_alias=True)
     assert (written["swap_fields"], list(written["classifier"][0]["groups"])) == (fields, list(groups))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "pointer", "sent"),
+    [
+        ({"SWAP_FIELD_NAMES": ["a"]}, "/swap_fields/0", "/SWAP_FIELD_NAMES/0"),
+        ({"SWAP_FIELD_NAMES": "a, b"}, "/swap_fields/1", "/SWAP_FIELD_NAMES"),
+        ({"SWAP_FIELD_INDICES": [1, 9]}, "/swap_field_indices/1", "/SWAP_FIELD_INDICES/1"),
+        ({"SWAP_CONTROL_ATTR": "a"}, "/control_field", "/SWAP_CONTROL_ATTR"),
+        ({"SWAP_CLASSIFIER": [{"a/b": 1}]}, "/classifier/0/a~1b", "/SWAP_CLASSIFIER/0/a~1b"),
+        ({"SWAP_CLASSIFIER": [{"breaks": [1]}]}, "/classifier/breaks/0", "/SWAP_CLASSIFIER/0/breaks/0"),
+        ({"classifier": [{"breaks": [1]}]}, "/classifier/breaks", "/classifier/0/breaks"),
+        ({"classifier": {"breaks": [1]}}, "/classifier/breaks", "/classifier/breaks"),
+        ({"swap_fields": ["a"], "SWAP_RATE": 1}, "/swap_fields/0", "/swap_fields/0"),
+        ({"swap_fields": ["a"]}, "/risk/absent", "/risk/absent"),
+    ],
+)
+def test_a_fault_found_in_the_source_points_to_the_name_that_was_sent(
+    parameters: dict[str, Any], pointer: str, sent: str
+) -> None:
+    body = {"source": {"rows": [{"a": 1}]}, "parameters": parameters}
+    assert pointer_as_sent(f"/parameters{pointer}", body) == f"/parameters{sent}"
+    assert pointer_as_sent("/source/rows/0/a", body) == "/source/rows/0/a"
+    assert pointer_as_sent("", None) == ""

@@ -151,17 +151,24 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
 
 def _detail(request: Request, status: int) -> str | None:
     """Return the cause of an error of the framework and its remedy; None if the framework names it."""
-    if status == HTTPStatus.NOT_FOUND:
-        nearest = _nearest_path(request)
-        return f"there is no resource at {request.url.path}{nearest}; GET /openapi.json lists all operations"
-    return {
-        405: f"{request.method} is not allowed here; the Allow header lists the methods that are",
-        408: "the body was sent too slowly (ROWVEIL_REQUEST_PATIENCE, ROWVEIL_LEAST_BODY_RATE); send "
-        "it again",
-        413: "the body, as it was sent or when it is decoded, is larger than "
-        f"{request.app.state.settings.max_body_bytes} bytes (ROWVEIL_MAX_BODY_BYTES); upload a table in POST "
-        "/v1/buffers",
-    }.get(status)
+    match status:
+        case HTTPStatus.NOT_FOUND:
+            nearest = _nearest_path(request)
+            return (
+                f"there is no resource at {request.url.path}{nearest}; GET /openapi.json lists all operations"
+            )
+        case HTTPStatus.METHOD_NOT_ALLOWED:
+            return f"{request.method} is not allowed here; the Allow header lists the methods that are"
+        case HTTPStatus.REQUEST_TIMEOUT:
+            settings = "ROWVEIL_REQUEST_PATIENCE, ROWVEIL_LEAST_BODY_RATE"
+            return f"the body was sent too slowly ({settings}); send it again"
+        case HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+            most = request.app.state.settings.max_body_bytes
+            return (
+                f"the body, as it was sent or when it is decoded, is larger than {most} bytes "
+                "(ROWVEIL_MAX_BODY_BYTES); upload a table in POST /v1/buffers"
+            )
+    return None
 
 
 _SERVICES = "/v1/services/"

@@ -84,7 +84,7 @@ def answers(app: FastAPI, *requests: tuple[bytes, dict[str, str]], query: str = 
         b"null",
         b"",
         b"\xff",
-        b"[" * 100_000,
+        b"[" * 30_000,
     ],
 )
 def test_both_ways_answer_the_same(app: FastAPI, body: bytes) -> None:

@@ -23,11 +23,11 @@ class _Distances(NamedTuple):
     """Distances of rows to their closest records, in the three scales of the measure."""
 
     scaled: Float64Array
-    """On numbers scaled by their ranges; shape (rows,)."""
+    """Distances on numbers scaled by their ranges; shape (rows,)."""
     ranked: Float64Array | None
-    """On ranks of numbers; shape (rows,). None without numbers."""
+    """Distances on ranks of numbers; shape (rows,). None without numbers."""
     raw: Float64Array
-    """On numbers in their own units; shape (rows without a missing number,), maybe empty."""
+    """Distances in the fields' own units; shape (rows without a missing number,), maybe empty."""
 
     @property
     def value(self) -> dict[str, Any]:

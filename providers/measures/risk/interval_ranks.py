@@ -4,7 +4,7 @@ Unlike an interval of standard deviations, it has the same width in rows everywh
 dense, and does not depend on extreme values.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -39,15 +39,23 @@ def rank_limits(released: Float64Array, p: float) -> tuple[Float64Array, Float64
     -----
     O(n log n).
     """
-    present = ~np.isnan(released)
-    ordered = np.sort(released[present])
-    ranks = int(p * len(ordered))
-    first = np.searchsorted(ordered, released[present], "left") - ranks
-    last = np.searchsorted(ordered, released[present], "right") - 1 + ranks
+    order = _ascending(released)
     low, high = np.full(len(released), np.nan), np.full(len(released), np.nan)
-    low[present] = ordered[np.maximum(first, 0)]
-    high[present] = ordered[np.minimum(last, len(ordered) - 1)]
+    low[order], high[order] = _limits_of_ordered(released[order], p)
     return low, high
+
+
+def _ascending(numbers: Float64Array) -> IndexArray:
+    """Return the rows that have a number, by their numbers."""
+    return np.argsort(numbers)[: len(numbers) - int(np.count_nonzero(np.isnan(numbers)))]  # NaN last
+
+
+def _limits_of_ordered(ordered: Float64Array, p: float) -> tuple[Float64Array, Float64Array]:
+    """Return the limits of ascending numbers: sought in this order, they are found many times faster."""
+    ranks = int(p * len(ordered))
+    first = np.searchsorted(ordered, ordered, "left") - ranks
+    last = np.searchsorted(ordered, ordered, "right") - 1 + ranks
+    return ordered[np.maximum(first, 0)], ordered[np.minimum(last, len(ordered) - 1)]
 
 
 def share_by_chance(numbers: Float64Array, p: float) -> float | None:
@@ -56,32 +64,31 @@ def share_by_chance(numbers: Float64Array, p: float) -> float | None:
     The expected share of near values after a random permutation. A missing number is near to none. None
     without a number. O(n log n).
     """
-    near = rows_between(numbers, p)
-    return float(near.sum() / (len(near) * len(numbers))) if len(near) else None
+    ordered = np.sort(numbers[~np.isnan(numbers)])
+    return float(_near(ordered, p).sum() / (len(ordered) * len(numbers))) if len(ordered) else None
 
 
-def rows_between(numbers: Float64Array, p: float) -> IndexArray:
-    """Count the rows in whose interval of ranks the number of each row lies that has one.
+def _near(ordered: Float64Array, p: float) -> IndexArray:
+    """Count the numbers in whose intervals each of them lies, given in ascending order."""
+    low, high = _limits_of_ordered(ordered, p)
+    return np.searchsorted(low, ordered, "right") - np.searchsorted(high, ordered, "left")
+
+
+def shares_between(numbers: Float64Array, shares: Sequence[float]) -> list[Float64Array]:
+    """Share of the rows in whose interval of ranks each row's number lies, for each half width p.
 
     Returns
     -------
-    ndarray of int64, shape (rows with a number,)
+    list of ndarray of float64, shape (rows,)
+        NaN where the row's number is missing.
     """
-    present = numbers[~np.isnan(numbers)]
-    if not len(present):
-        return np.empty(0, np.int64)
-    order = np.argsort(present)
-    ranked, near = present[order], np.empty(len(present), np.int64)
-    low, high = rank_limits(ranked, p)
-    near[order] = np.searchsorted(low, ranked, "right") - np.searchsorted(high, ranked, "left")
-    return near
-
-
-def _shares_between(numbers: Float64Array, p: float) -> Float64Array:
-    """Share of the rows in whose interval each row's number lies, NaN where it is missing; shape (rows,)."""
-    shares = np.full(len(numbers), np.nan)
-    shares[~np.isnan(numbers)] = rows_between(numbers, p) / len(numbers)
-    return shares
+    order, found = _ascending(numbers), []
+    ordered = numbers[order]
+    for p in shares:
+        of_rows = np.full(len(numbers), np.nan)
+        of_rows[order] = _near(ordered, p) / len(numbers)
+        found.append(of_rows)
+    return found
 
 
 def _chance(p: float) -> Callable[[Column], float | None]:
@@ -91,10 +98,10 @@ def _chance(p: float) -> Callable[[Column], float | None]:
 def _by_chance(comparison: Comparison) -> ByChance:
     """Values by chance of the shares of rows; `_chance` has those of the fields."""
     fields = [comparison.columns[name].numbers("source") for name in comparison.need_numeric()]
-    known = [numbers for numbers in fields if not np.isnan(numbers).all()]
-    wide, narrow = (
-        share_near_by_chance([_shares_between(numbers, p) for numbers in known]) for p in (_WIDE, _NARROW)
-    )
+    by_field = [
+        shares_between(numbers, (_WIDE, _NARROW)) for numbers in fields if not np.isnan(numbers).all()
+    ]
+    wide, narrow = map(share_near_by_chance, zip(*by_field, strict=True))
     return ByChance({"share": wide, "narrow": {"share": narrow}})
 
 

@@ -4,7 +4,7 @@ One extreme value makes the standard deviation so large that all other values ar
 scale, from the quartiles, does not depend on it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -81,29 +81,32 @@ def share_near(numbers: Float64Array, k: float) -> float | None:
 
 def share_within(numbers: Float64Array, width: float) -> float | None:
     """Share of the pairs of rows, as of `share_near`, whose numbers differ by at most `width`."""
-    near = rows_within(numbers, width)
-    return float(near.sum() / (len(near) * len(numbers))) if len(near) else None
+    ranked = np.sort(numbers[~np.isnan(numbers)])
+    if not len(ranked):
+        return None
+    return float(_near(ranked, width).sum() / (len(ranked) * len(numbers)))
 
 
-def rows_within(numbers: Float64Array, width: float) -> IndexArray:
-    """Count the rows whose number differs by at most `width` from that of each row that has a number.
+def _near(ranked: Float64Array, width: float) -> IndexArray:
+    """Count the numbers that differ by at most `width` from each of them, given in ascending order."""
+    return np.searchsorted(ranked, ranked + width, "right") - np.searchsorted(ranked, ranked - width)
+
+
+def shares_within(numbers: Float64Array, widths: Sequence[float]) -> list[Float64Array]:
+    """Share of the rows whose number differs from that of each row by at most a width, for each width.
 
     Returns
     -------
-    ndarray of int64, shape (rows with a number,)
+    list of ndarray of float64, shape (rows,)
+        NaN where the row's own number is missing; a missing number is near to none.
     """
-    present = numbers[~np.isnan(numbers)]
-    order = np.argsort(present)
-    ranked, near = present[order], np.empty(len(present), np.int64)
-    near[order] = np.searchsorted(ranked, ranked + width, "right") - np.searchsorted(ranked, ranked - width)
-    return near
-
-
-def _shares_within(numbers: Float64Array, width: float) -> Float64Array:
-    """Share of the rows that are near each row, NaN where its number is missing; shape (rows,)."""
-    shares = np.full(len(numbers), np.nan)
-    shares[~np.isnan(numbers)] = rows_within(numbers, width) / len(numbers)
-    return shares
+    order = np.argsort(numbers)[: len(numbers) - int(np.count_nonzero(np.isnan(numbers)))]  # NaN last
+    ranked, found = numbers[order], []
+    for width in widths:
+        shares = np.full(len(numbers), np.nan)
+        shares[order] = _near(ranked, width) / len(numbers)
+        found.append(shares)
+    return found
 
 
 def _chance(k: float) -> Callable[[Column], float | None]:
@@ -119,15 +122,15 @@ def _robust_chance(column: Column) -> float | None:
 
 def _by_chance(comparison: Comparison) -> ByChance:
     """Values by chance of the shares of rows; `_chance` has those of the fields."""
-    fields = [comparison.columns[name].numbers("source") for name in comparison.need_numeric()]
-    known = [(numbers, numbers[~np.isnan(numbers)]) for numbers in fields if not np.isnan(numbers).all()]
-    wide, narrow = (
-        share_near_by_chance([_shares_within(numbers, k * deviation(present)) for numbers, present in known])
-        for k in (_WIDE, _NARROW)
-    )
-    robust = share_near_by_chance(
-        [_shares_within(numbers, _NARROW * robust_scale(numbers)) for numbers, _ in known]
-    )
+    by_field = []
+    for name in comparison.need_numeric():
+        numbers = comparison.columns[name].numbers("source")
+        present = numbers[~np.isnan(numbers)]
+        if len(present):
+            scale = deviation(present)
+            widths = (_WIDE * scale, _NARROW * scale, _NARROW * robust_scale(numbers))
+            by_field.append(shares_within(numbers, widths))
+    wide, narrow, robust = map(share_near_by_chance, zip(*by_field, strict=True))
     return ByChance({"share": wide, "narrow": {"share": narrow}, "robust": {"share": robust}})
 
 

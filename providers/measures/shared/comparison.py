@@ -72,6 +72,7 @@ class Comparison:
         """Cache of `target_regression.target_regressions`: the result, or the reason for having none."""
         self.extremes: dict[object, bool] = {}
         """Cache of `extremes.caution`: criterion, field and table -> whether the criterion holds."""
+        self._scaling_ranks: dict[str, Float64Array] = {}
         self.columns: dict[str, Column] = {}
         """Fields that are measured one by one."""
         self.unjudged: list[str] = []
@@ -353,7 +354,14 @@ class Comparison:
         return self.columns[name].numbers("source")
 
     def _source_ranks(self, name: str) -> Float64Array:
-        return self._ranks(name, self._source_numbers(name))
+        """Return the least, the middle and the greatest of the ranks, by which all are scaled."""
+        if name not in self._scaling_ranks:
+            numbers = self._source_numbers(name)
+            present = np.sort(numbers[~np.isnan(numbers)])
+            count = len(present)
+            places = [0, (count - 1) // 2, count // 2, count - 1] if count else []
+            self._scaling_ranks[name] = ranks_among(present[places], present)
+        return self._scaling_ranks[name]
 
     def _ranks(self, name: str, numbers: Float64Array) -> Float64Array:
         return ranks_among(numbers, self._source_numbers(name))

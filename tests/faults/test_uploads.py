@@ -306,47 +306,10 @@ def test_a_table_by_reference_reserves_its_size_with_its_first_bytes(
     running.loop.do(running.jobs.buffers.discard(stored))
 
 
-@in_folder
-def test_of_uploads_that_cannot_all_fit_some_are_refused_before_they_are_read(
-    start: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    running = start(workers=1)
-    content = b"number\n" + b"12345\n" * 700_000
-    home = running.settings.home
-    disk = SmallDisk(home, 0)
-    disk.capacity = disk.allocated() + SPARE_BYTES + 5 * len(content)  # each takes its length twice
-    monkeypatch.setattr(os, "fstatvfs", disk.status)
-    read = []
-    gate = asyncio.Event()
-
-    async def upload(name: int) -> Any:
-        async def chunks() -> AsyncIterator[bytes]:
-            read.append(name)
-            await gate.wait()
-            yield content
-
-        return await running.jobs.buffers.create(chunks(), "text/csv", declared=len(content))
-
-    async def together() -> list[Any]:
-        uploads = [asyncio.ensure_future(upload(name)) for name in range(6)]
-        while sum(each.done() for each in uploads) < 4:
-            await asyncio.sleep(0.001)
-        gate.set()
-        return await asyncio.gather(*uploads, return_exceptions=True)
-
-    outcomes = running.loop.do(together())
-    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["Buffer"] * 2 + ["StorageFull"] * 4
-    assert [name for name, outcome in enumerate(outcomes) if isinstance(outcome, Buffer)] == sorted(read)
-    stored = [path for path in home.rglob("*") if path.parent.parent.name == "blobs"]
-    assert len(stored) == 2
-    assert disk.allocated() < disk.capacity - SPARE_BYTES - len(content)
-
-
-def test_of_uploads_that_declare_more_than_the_quota_together_some_are_refused_before_they_are_read(
-    start: Callable[..., Running],
-) -> None:
-    content = b"number\n" + b"1234567890\n" * 1000  # its table is smaller
-    running = start(workers=1, caller_buffer_bytes=len(content) * 5 // 2)
+def uploads_at_once(
+    running: Running, content: bytes, count: int, refused: int
+) -> tuple[list[Any], list[int]]:
+    """Send uploads whose bodies arrive after some refusals; return the outcomes, and which uploads were read."""
     read = []
 
     async def together() -> list[Any]:
@@ -360,12 +323,38 @@ def test_of_uploads_that_declare_more_than_the_quota_together_some_are_refused_b
 
             return await running.jobs.buffers.create(chunks(), "text/csv", declared=len(content))
 
-        uploads = [asyncio.ensure_future(upload(name)) for name in range(4)]
-        while sum(each.done() for each in uploads) < 2:
+        uploads = [asyncio.ensure_future(upload(name)) for name in range(count)]
+        while sum(each.done() for each in uploads) < refused:
             await asyncio.sleep(0.001)
         gate.set()
         return await asyncio.gather(*uploads, return_exceptions=True)
 
-    outcomes = running.loop.do(together())
+    return running.loop.do(together()), read
+
+
+@in_folder
+def test_of_uploads_that_cannot_all_fit_some_are_refused_before_they_are_read(
+    start: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = start(workers=1)
+    content = b"number\n" + b"12345\n" * 700_000
+    home = running.settings.home
+    disk = SmallDisk(home, 0)
+    disk.capacity = disk.allocated() + SPARE_BYTES + 5 * len(content)  # each takes its length twice
+    monkeypatch.setattr(os, "fstatvfs", disk.status)
+    outcomes, read = uploads_at_once(running, content, 6, refused=4)
+    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["Buffer"] * 2 + ["StorageFull"] * 4
+    assert [name for name, outcome in enumerate(outcomes) if isinstance(outcome, Buffer)] == sorted(read)
+    stored = [path for path in home.rglob("*") if path.parent.parent.name == "blobs"]
+    assert len(stored) == 2
+    assert disk.allocated() < disk.capacity - SPARE_BYTES - len(content)
+
+
+def test_of_uploads_that_declare_more_than_the_quota_together_some_are_refused_before_they_are_read(
+    start: Callable[..., Running],
+) -> None:
+    content = b"number\n" + b"1234567890\n" * 1000  # its table is smaller
+    running = start(workers=1, caller_buffer_bytes=len(content) * 5 // 2)
+    outcomes, read = uploads_at_once(running, content, 4, refused=2)
     assert sorted(type(outcome).__name__ for outcome in outcomes) == ["Buffer"] * 2 + ["LimitReached"] * 2
     assert [name for name, outcome in enumerate(outcomes) if isinstance(outcome, Buffer)] == sorted(read)

@@ -309,7 +309,7 @@ def test_a_table_by_reference_reserves_its_size_with_its_first_bytes(
 def uploads_at_once(
     running: Running, content: bytes, count: int, refused: int
 ) -> tuple[list[Any], list[int]]:
-    """Send uploads whose bodies arrive after some refusals; return the outcomes, and which uploads were read."""
+    """Send uploads whose bodies arrive after some refusals; return the outcomes, and which were read."""
     read = []
 
     async def together() -> list[Any]:

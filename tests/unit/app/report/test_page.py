@@ -15,6 +15,7 @@ from app.report.page import html_report
 from app.report.small_counts import Discretion
 from app.report.summary_text import events
 from providers import PROVIDERS
+from providers.measures import MEASURES
 from providers.measures.meanings import MEANINGS
 from tests.reports.documents import (
     HOSTILE,
@@ -303,6 +304,14 @@ def test_names_between_backticks_are_code() -> None:
     [item] = page.one("section", "limits").all("li")
     assert item.text == "changed counts <rows>, a & b not."
     assert [code.text for code in item.all("code")] == ["changed", "a & b"]
+
+
+@pytest.mark.parametrize("key", MEASURES)
+def test_names_in_a_formula_are_code(key: str) -> None:
+    given = measure(MEASURES[key].title, "risk", "low", 0.5, formula=MEASURES[key].formula)
+    card = read(html_report(job(), report(measures={key: given}))).one("article", "measure")
+    assert MEASURES[key].formula.replace("`", "") in card.text
+    assert [code.text for code in card.all("code")][:-1] == MEASURES[key].formula.split("`")[1::2]
 
 
 def test_a_summary_says_how_to_get_pictures() -> None:

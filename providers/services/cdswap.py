@@ -77,6 +77,7 @@ from providers.swapping.series import (
 )
 from providers.swapping.swap import (
     MOVED_VALUES,
+    NAN_IS_A_VALUE,
     estimated_memory,
     least_memory,
     memory_needed,
@@ -324,7 +325,7 @@ PROVIDER = Provider(
         *MOVED_VALUES,
         "A class of one row, and so a table of one row, has no partner: `suppression` decides about its "
         "values.",
-        "NaN is a value and no null: `nulls` does not concern it.",
+        NAN_IS_A_VALUE,
         "In a control field all nulls are one class and all NaN another, whatever the classifier is. 0.0 and "
         "-0.0 are in one class, and integers of any size are distinguished.",
     ),

@@ -71,6 +71,7 @@ from providers.swapping.series import (
 )
 from providers.swapping.swap import (
     MOVED_VALUES,
+    NAN_IS_A_VALUE,
     ONE_ROW,
     estimated_memory,
     least_memory,
@@ -346,7 +347,7 @@ PROVIDER = Provider(
     special_values=(
         *MOVED_VALUES,
         f"{ONE_ROW} A table of fewer rows than `block_size` is one block.",
-        "NaN is a value and no null: `nulls` does not concern it.",
+        NAN_IS_A_VALUE,
         "The control field orders numbers, then NaN, then nulls. 0.0 and -0.0 are equal, integers of any "
         "size are ordered exactly, and text by code points. Equal values stay in the order of rows.",
     ),

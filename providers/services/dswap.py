@@ -62,6 +62,7 @@ from providers.swapping.series import (
 )
 from providers.swapping.swap import (
     MOVED_VALUES,
+    NAN_IS_A_VALUE,
     ONE_ROW,
     estimated_memory,
     least_memory,
@@ -209,7 +210,7 @@ PROVIDER = Provider(
     special_values=(
         *MOVED_VALUES,
         ONE_ROW,
-        "NaN is a value and no null: `nulls` does not concern it.",
+        NAN_IS_A_VALUE,
     ),
     instead=(
         "CDSWAP, if statistics by town, branch or diagnosis must not change.",

@@ -104,6 +104,8 @@ MOVED_VALUES = (
 
 ONE_ROW = "A table of one row has no partner: `suppression` decides about its values."
 
+NAN_IS_A_VALUE = "NaN is a value and no null: `nulls` does not concern it."
+
 ROWS_ONLY_REORDERED = "rows_only_reordered"
 """Code of the event about a destination that only reorders rows."""
 
